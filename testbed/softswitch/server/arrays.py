@@ -1,6 +1,6 @@
-"""Counters, registers and meters as P4Runtime sees them.
+"""Reads and writes counters, registers and meters by P4Runtime.
 
-Rates of meters are a second there, and a microsecond in the switch.
+P4Runtime's meter rates are per second, those of the switch per microsecond.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def integers(array: NDArray[Any]) -> list[int]:
 
 
 def store(array: NDArray[Any], place: int | slice, value: int) -> None:
-    """Set elements of a register array."""
+    """Set one element or a slice of a register array to an integer, whatever its dtype."""
     if array.ndim == 2:
         array[place] = np.frombuffer(value.to_bytes(array.shape[1], "big"), np.uint8)
         return
@@ -60,7 +60,7 @@ def store(array: NDArray[Any], place: int | slice, value: int) -> None:
 
 
 def places(config: ArrayConfig, entry: Any) -> range:
-    """Return the indices that an entry of a request means: one, or all without an index."""
+    """Return the indices that an entry of a request selects: one, or all without an index."""
     if not entry.HasField("index"):
         return range(config.size)
     i = entry.index.index
@@ -93,8 +93,11 @@ def write_counter(
 def _cells(
     config: ArrayConfig, values: NDArray[Any], entry: Any, write: Callable[[slice], list[Column]]
 ) -> Iterator[bytes]:
-    """Yield the cells that a request means, all as they are in a copy that was made at once, as
-    ReadResponses; ``write`` gives what stands behind the index of some."""
+    """Yield the cells that a request selects, as serialized ReadResponses.
+
+    ``values`` is a copy made at one moment; ``write`` returns the columns behind the index for a
+    slice of the cells.
+    """
     at = places(config, entry)
     kind = {"counter": COUNTER_ENTRY, "meter": METER_ENTRY, "register": REGISTER_ENTRY}
 
@@ -105,7 +108,7 @@ def _cells(
         cell = [*number(1, config.id), *index, *write(some)]
         return joined(nested(ENTITIES, nested(kind[config.kind], cell)), len(indices))
 
-    # The columns are gone before it waits for a reader, who may never come.
+    # The columns are freed before this waits for a reader, who may never come.
     for first in range(0, len(values), AT_ONCE):
         yield answer(slice(first, min(first + AT_ONCE, len(values))))
 
@@ -121,7 +124,7 @@ def read_counter(
 
 
 def counts(unit: int, values: Any) -> list[Column]:
-    """Return the CounterData of ``packets`` and ``bytes``, of which the unit may count one only."""
+    """Return CounterData of ``packets`` and ``bytes``, or of the one that ``unit`` counts."""
     size, packets = (np.minimum(values[name], INT64_MAX) for name in ("bytes", "packets"))
     columns = number(1, size) if unit != p4info_pb2.CounterSpec.PACKETS else []
     return columns + (number(2, packets) if unit != p4info_pb2.CounterSpec.BYTES else [])
@@ -166,7 +169,7 @@ SECOND = 1e6  # microseconds
 
 
 def read_config(config: Any, what: str) -> MeterRates:
-    """Return the rates of a MeterConfig, a microsecond; ``P4Error`` for impossible ones."""
+    """Return the rates of a MeterConfig per microsecond; raise ``P4Error`` for invalid ones."""
     if config.eburst:
         raise P4Error(INVALID_ARGUMENT, f"{what}: v1model's meters have two rates, not an eburst")
     if not 0 <= config.cir <= config.pir:

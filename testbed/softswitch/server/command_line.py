@@ -1,4 +1,4 @@
-"""The command line of simple_switch_grpc, and what of it this switch honours."""
+"""Parses the command line of simple_switch_grpc; options without effect give a warning."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def _number(low: int, high: int, what: str) -> Callable[[str], int]:
 
 
 def _interface(text: str) -> tuple[int, str]:
-    """PORT@IFACE."""
+    """Return the port number and the interface of an option ``PORT@INTERFACE``."""
     port, at, name = text.lstrip().partition("@")  # p4c's test runner writes `-i 1@a` as one
     if not at or not name or not port.isdecimal() or int(port) >= MOST_PORTS:
         raise argparse.ArgumentTypeError(f"{text!r} is not PORT@INTERFACE with a port of 0..511")
@@ -70,7 +70,7 @@ def _interface(text: str) -> tuple[int, str]:
 
 
 def _address(text: str) -> str:
-    """HOST:PORT or unix:PATH."""
+    """Return an address if it is ``HOST:PORT`` or ``unix:PATH``, or raise ArgumentTypeError."""
     if text.startswith("unix:") and len(text) > len("unix:"):
         return text
     host, colon, port = text.rpartition(":")
@@ -202,7 +202,7 @@ def _target() -> _Parser:
 
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
-    """The options; after ``--`` come those of the target, as for simple_switch_grpc.
+    """Return the options; after ``--`` come those of the target, as for simple_switch_grpc.
 
     ``warnings`` has a line for each option that is there and has no effect. Wrong options end the
     process with one line and status 2.
@@ -237,7 +237,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
 
 
 def _check(parser: _Parser, options: argparse.Namespace) -> None:
-    """What single options cannot know of each other."""
+    """End the process with an error if options contradict each other."""
     if options.log_console and options.log_file:
         parser.error("--log-console and --log-file exclude each other")
     if options.use_files is not None and options.packet_in:

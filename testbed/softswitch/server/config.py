@@ -99,7 +99,7 @@ class DigestConfig:
 
 
 def _same(theirs: list[str], ours: list[str], what: str) -> list[int]:
-    """Place in ``ours`` of each name of ``theirs``; by order when the names differ."""
+    """Return the index in ``ours`` of each name of ``theirs``; by order if the names differ."""
     if len(theirs) != len(ours):
         raise P4Error(
             INVALID_ARGUMENT, f"{what}: P4Info has {len(theirs)}, the program {len(ours)}"
@@ -113,8 +113,11 @@ DEVICE_DATA = 3  # field of p4.tmp.P4DeviceConfig that has the program
 
 
 def unwrapped(device_config: bytes) -> bytes:
-    """The BMv2 JSON of a p4_device_config: itself, or what is in p4.tmp.P4DeviceConfig, which
-    p4lang's tutorials and p4-utils send; anything else is given back as it is."""
+    """Return the BMv2 JSON of a p4_device_config.
+
+    p4lang's tutorials and p4-utils wrap it in p4.tmp.P4DeviceConfig; anything else is returned
+    unchanged.
+    """
     at = 0
     try:
         while at < len(device_config):
@@ -136,7 +139,7 @@ def unwrapped(device_config: bytes) -> bytes:
 
 
 def _varint(data: bytes, at: int) -> tuple[int, int]:
-    """A number of protobuf's wire format, and where it ends."""
+    """Return a number in protobuf's wire format, and the index of the byte behind it."""
     value = shift = 0
     while True:
         byte = data[at]
@@ -148,7 +151,7 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
 
 @lru_cache(maxsize=1)
 def _compiled(device_config: bytes, drop_port: int) -> Program:
-    """Return the program of a BMv2 JSON. The switches of a process mostly have the same one."""
+    """Return the program of a BMv2 JSON; the last one is cached for other switches."""
     try:
         source = translate(device_config, "p4_device_config", drop_port=drop_port)
         return Program(source, None)
@@ -159,7 +162,7 @@ def _compiled(device_config: bytes, drop_port: int) -> Program:
 
 
 class PipelineConfig:
-    """What a SetForwardingPipelineConfig request gives, checked and compiled.
+    """The configuration of a SetForwardingPipelineConfig request, checked and compiled.
 
     Errors are ``P4Error``: INVALID_ARGUMENT for a bad P4Info or JSON or when they do not
     belong together, UNIMPLEMENTED for a program the switch cannot run. ``program`` is what the
@@ -204,7 +207,7 @@ class PipelineConfig:
         }
 
     def same_as(self, other: PipelineConfig) -> bool:
-        """Return whether another configuration runs the same program under the same ids."""
+        """Return True if another configuration has the same program and the same ids."""
         return self.device_config == other.device_config and self.p4info == other.p4info
 
     def _known(self, what: str, name: str, known: Any) -> Any:
@@ -213,15 +216,18 @@ class PipelineConfig:
         return known[name]
 
     def _translated(self, named: Any) -> bool:
-        """Return whether a type of P4Info is one whose values controllers see in another width."""
+        """Return True if a type of P4Info is translated, so that controllers use another width."""
         new = self.p4info.type_info.new_types
         return named.name in new and new[named.name].WhichOneof("representation") == (
             "translated_type"
         )
 
     def _check_width(self, described: Any, width: int, what: str) -> None:
-        """Check that a value of P4Info has the program's width. One of a translated type may have
-        another (``sdn_bitwidth``): what is written must fit into the program's."""
+        """Check that a value of P4Info has the program's width.
+
+        A translated type may have another width (``sdn_bitwidth``), but values that are written
+        must fit into the program's.
+        """
         if described.bitwidth == width:
             return
         if not self._translated(described.type_name):
@@ -230,10 +236,10 @@ class PipelineConfig:
             raise P4Error(UNIMPLEMENTED, f"{what}: types translated to strings are not supported")
 
     def _program_actions(self) -> dict[int, Action]:
-        """The program's action of each id of P4Info.
+        """Return the program's action for each id of P4Info.
 
-        Its name is unique in a table, not in the program: p4c writes an action that is called
-        directly, too, a second time, without parameters.
+        Names are unique in a table but not in the program: p4c writes an action that is also called
+        directly a second time, without parameters.
         """
         definition = self.program.definition
         tables = {
@@ -338,7 +344,7 @@ class PipelineConfig:
         return getattr(spec.bitstring, kind).bitwidth
 
     def _controller_fields(self, header: Any) -> list[tuple[int, str, int]]:
-        """Id, name and bits of the fields of a controller header."""
+        """Return the id, name and width in bits of each field of a controller header."""
         names = [m.name for m in header.metadata]
         same = [
             h.type
@@ -381,11 +387,10 @@ SUFFIXES = (".p4info.txtpb", ".p4info.txt", ".p4info.pb.txt", ".p4.p4info.txtpb"
 
 
 def read_config(path: str, drop_port: int) -> Callable[[], PipelineConfig]:
-    """Read a BMv2 JSON file, with the P4Info file beside it if there is one; return what compiles
-    it.
+    """Read a BMv2 JSON file and a P4Info file beside it; return a function that compiles them.
 
-    Without P4Info the program runs with the entries it declares, Thrift serves it, and P4Runtime
-    knows no entity of it.
+    Without a P4Info file the program runs with the entries that it declares and can be controlled
+    by Thrift, but P4Runtime has no entities.
 
     Raises:
         InvalidProgram: A file cannot be read, or has no program that is valid.

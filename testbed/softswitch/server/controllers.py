@@ -1,4 +1,4 @@
-"""The controllers of a device: which is the primary one, and the messages on their way to each.
+"""The controllers of a device: which one is primary, and the queue of messages to each.
 
 As in simple_switch_grpc the connected controller with the highest election id is primary, so
 a backup takes over when the primary goes. Each role has its own primary.
@@ -35,8 +35,8 @@ OVERHEAD = 100  # bytes that a message takes beside its own
 class Outbox:
     """A queue of serialized messages of at most ``limits.OUTBOX_BYTES``.
 
-    Any thread puts messages in; one coroutine of ``loop`` takes them out. ``error`` is what the
-    queue ended with, and ``on_error`` is called in ``loop`` when it is set.
+    Any thread may put messages in; one coroutine of ``loop`` takes them out. ``error`` is the error
+    that ended the queue; ``on_error`` is called in ``loop`` when it is set.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, on_error: Callable[[], object]) -> None:
@@ -54,8 +54,9 @@ class Outbox:
     def put(self, message: Any, droppable: bool = False) -> bool:
         """Add a message; return False if it was dropped.
 
-        Where it does not fit, a ``droppable`` message is dropped, and any other ends the queue. The
-        queue also ends when a message is dropped and the client has taken nothing for long.
+        If it does not fit, a ``droppable`` message is dropped, and any other ends the queue. The
+        queue also ends if a message is dropped after the client has taken none for
+        ``limits.OUTBOX_SECONDS``.
         """
         data = message.SerializeToString()
         with self._lock:
@@ -74,7 +75,7 @@ class Outbox:
         return True
 
     def end(self, error: P4Error | None = None) -> None:
-        """Take no more messages; with an error drop those that are there."""
+        """End the queue: it accepts no messages; with an error those in it are dropped."""
         with self._lock:
             if not self._ended:
                 self._end(error)
@@ -116,7 +117,7 @@ Role = str | int  # its name, or the id that older clients give instead; "" is t
 
 
 def role_of(name: str, id_: int) -> Role:
-    """Return the role that a message names."""
+    """Return the role of a message, given by name or, by older clients, by id."""
     return name or id_ or ""
 
 
@@ -138,7 +139,7 @@ class Arbitration:
         self._controllers: list[Controller] = []
 
     def update(self, c: Controller, message: Any) -> None:
-        """A controller asks for its place; ``P4Error`` ends its stream."""
+        """Handle a controller's arbitration message; raise ``P4Error`` to end its stream."""
         if message.device_id != self.device_id:
             raise P4Error(
                 NOT_FOUND,

@@ -1,5 +1,6 @@
-"""A switch process's device: its ports, its pipeline once there is one, its controllers, and what
-the RPCs of P4Runtime do with them; ``grpc_server`` has the transport.
+"""A device of a switch process: its ports, pipeline and controllers, and the RPCs of P4Runtime.
+
+The transport of the RPCs is in ``grpc_server``.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ def defect(e: Exception) -> P4Error:
 
 
 class Device:
-    """One switch: its ports, its pipeline once there is one, and its controllers."""
+    """One switch: its ports, its controllers, and the pipeline in service, if there is one."""
 
     def __init__(
         self,
@@ -78,7 +79,7 @@ class Device:
         return pipeline
 
     def commit(self, pipeline: Pipeline) -> None:
-        """Put a pipeline into service; ``P4Error`` where --disable-swap forbids it."""
+        """Put a pipeline into service; raise ``P4Error`` if --disable-swap forbids it."""
         with self.lock:
             if self.pipeline is not None and not self.swap:
                 raise P4Error(FAILED_PRECONDITION, "the program cannot be replaced: --disable-swap")
@@ -86,14 +87,14 @@ class Device:
             self.pipeline, self.saved = pipeline, None
 
     def replace(self, pipeline: Pipeline) -> None:
-        """Put a pipeline with the program of the one in service in its place."""
+        """Replace the pipeline in service by another one with the same program."""
         self.ports.attach(pipeline.switch)
         self.pipeline = pipeline
 
     def start(self, load: Callable[[], PipelineConfig], failed: Callable[[str], None]) -> None:
-        """Put a program into service that ``load`` compiles, in a thread; ``settled`` waits for it.
+        """Start a thread that compiles a program with ``load`` and puts it into service.
 
-        ``failed`` hears of one that cannot be.
+        ``settled`` waits for it; ``failed`` is called with the reason if it does not work.
         """
 
         def run() -> None:
@@ -108,7 +109,7 @@ class Device:
         threading.Thread(target=run, name="start", daemon=True).start()
 
     def settled(self) -> None:
-        """Wait until the program of the command line runs; without the lock."""
+        """Wait until the program of the command line runs; the caller must not hold the lock."""
         self._started.wait()
 
     def running(self) -> Pipeline:
@@ -158,14 +159,14 @@ class Device:
         return min((d for d in dues if d is not None), default=None)
 
     def look(self) -> None:
-        """Have digests and idle timeouts looked at, after what is due may have changed."""
+        """Wake the thread that checks digests and idle timeouts, as new ones may be due."""
         self.ports.wake()
 
 
 class P4Runtime:
-    """The RPCs of one device: a request comes in, and what answers it goes out.
+    """The RPCs of one device, each of which takes a request and returns the response.
 
-    What is refused is a ``P4Error``. The RPCs may be called from any thread;
+    A refused request raises ``P4Error``. The RPCs may be called from any thread;
     ``SetForwardingPipelineConfig`` from one at a time.
     """
 
@@ -212,7 +213,7 @@ class P4Runtime:
             self._reconcile(config)
 
     def _reconcile(self, config: PipelineConfig) -> None:
-        """Keep all state of the same program; of another, keep the entries, which must fit."""
+        """Keep all state if the program is the same, else only its entries, which must fit."""
         device = self.device
         with device.lock:
             old = device.pipeline
@@ -251,7 +252,7 @@ class P4Runtime:
             )
 
     def Capabilities(self, request: Any) -> Any:
-        """Return the version of P4Runtime that is served."""
+        """Return the supported version of P4Runtime."""
         return p4runtime_pb2.CapabilitiesResponse(p4runtime_api_version=API_VERSION)
 
     # ---- entities ----
@@ -287,7 +288,7 @@ class P4Runtime:
     def Read(self, request: Any) -> Iterator[bytes]:
         """Yield the entities that match any of the request's, as serialized ReadResponses.
 
-        The device is locked for the time of a part only, so that a long Read lets others come.
+        The device is locked for each part separately, so that a long Read does not block others.
         """
         self._device(request)
         self.device.settled()
@@ -303,7 +304,7 @@ class P4Runtime:
     # ---- stream ----
 
     def message(self, c: Controller, request: Any) -> None:
-        """Take a message of a controller's stream; ``P4Error`` ends the stream."""
+        """Handle a message of a controller's stream; raise ``P4Error`` to end the stream."""
         which = request.WhichOneof("update")
         if which == "arbitration":
             self.device.arbitration.update(c, request.arbitration)

@@ -1,9 +1,8 @@
-"""Groups as P4Runtime sees them: members and groups of action profiles, clone sessions, multicast
-groups.
+"""P4Runtime's action profile members and groups, clone sessions and multicast groups.
 
-The controller chooses ids; the switch (like BMv2) numbers members itself and lets a group
-choose by rising number. A member of weight w in a group stands there as w copies, and the
-copies of a member are made once, for the largest weight that is asked for.
+The controller chooses ids, but the switch (like BMv2) numbers members itself, and a group selects
+by rising number. A member of weight w in a group is there w times, as copies, of which as many
+exist as the largest weight requires.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ SESSIONS = 1 << 15  # the groups from here on belong to the clone sessions
 
 
 def read_action(config: ActionConfig, action: Any) -> tuple[int, ...]:
-    """Return the values of an Action's parameters in P4Info's order; ``P4Error`` for wrong ones."""
+    """Return an Action's parameters in P4Info's order; raise ``P4Error`` for wrong ones."""
     values: dict[int, bytes] = {p.param_id: p.value for p in action.params}
     if len(values) != len(config.params) or len(action.params) != len(config.params):
         raise P4Error(
@@ -66,7 +65,7 @@ def program_order(config: ActionConfig, values: tuple[int, ...]) -> list[int]:
 
 @dataclass
 class Member:
-    """A member: its action with values, and the numbers that the switch gave to its copies."""
+    """A member: its action and parameters, and the switch's numbers of its copies."""
 
     action: ActionConfig
     values: tuple[int, ...]
@@ -101,7 +100,7 @@ class ProfileState:
     # ---- members ----
 
     def action(self, message: Any) -> tuple[ActionConfig, tuple[int, ...]]:
-        """The action of a message, which every table of the profile must have."""
+        """Return the action and parameters of a message; every table of the profile needs it."""
         config = self.pipeline.actions.get(message.action_id)
         tables = [self.pipeline.tables[t] for t in self.config.tables if t in self.pipeline.tables]
         if config is None or any(config.id not in t.actions for t in tables):
@@ -199,7 +198,7 @@ class ProfileState:
         return [h for m, w in weights.items() for h in self.members[m].handles[:w]]
 
     def _trim(self) -> None:
-        """Remove copies that no group needs any more."""
+        """Remove copies of members that no group needs any more."""
         for i, m in self.members.items():
             self._drop(m, max([1, *(g.weights.get(i, 0) for g in self.groups.values())]))
 
@@ -250,7 +249,7 @@ class ProfileState:
     # ---- one-shot action sets ----
 
     def one_shot(self, actions: Any) -> tuple[int, list[Member]]:
-        """Make the group of an action profile action set; return its number and its members."""
+        """Create the group of a one-shot action set; return its number and its members."""
         if not self.config.selector:
             raise P4Error(INVALID_ARGUMENT, f"{self.config.name!r} has no selector: no action sets")
         if not len(actions):
@@ -274,7 +273,7 @@ class ProfileState:
         return group, members
 
     def drop_one_shot(self, group: int, members: list[Member]) -> None:
-        """Remove what ``one_shot`` made."""
+        """Remove the group and the members that ``one_shot`` created."""
         with self.ports.lock():
             self.profile.delete_group(group)
         for m in members:
@@ -388,7 +387,7 @@ class Replication:
             copy.CopyFrom(e)
 
     def read(self, request: Any, out: list[Any]) -> None:
-        """Add the entries a request means to a list of entities; id 0 means all."""
+        """Append the entries that a request selects to a list of entities; id 0 means all."""
         which = request.WhichOneof("type")
         if which in (None, "clone_session_entry"):
             i = request.clone_session_entry.session_id

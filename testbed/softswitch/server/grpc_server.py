@@ -1,9 +1,9 @@
 """The gRPC server of P4Runtime.
 
-One thread runs an event loop with a coroutine for each RPC, and a few threads do what the RPCs ask
-for. So an RPC whose client is idle or slow takes no thread. Requests are read as messages of a
-stream and parsed in the worker threads: a request that does not come whole can be given up, and a
-long one does not hold up the loop. On the wire this makes no difference.
+One thread runs an event loop with a coroutine for each RPC, and a few worker threads carry out the
+RPCs, so an RPC whose client is idle or slow occupies no thread. Requests are read as messages of a
+stream and parsed in the worker threads, so that an incomplete request can be abandoned and a long
+one does not delay the loop. On the wire this makes no difference.
 """
 
 from __future__ import annotations
@@ -55,8 +55,10 @@ OPTIONS = (
 
 
 class Rpcs:
-    """The RPCs of a kind: at most ``most`` at a time, of which ``most_silent`` may wait for what
-    their clients want. The one that waits for longest gives way to a new one."""
+    """Limits concurrent RPCs to ``most``, of which ``most_silent`` may wait for a first request.
+
+    A new RPC beyond the limits ends the one that has waited longest.
+    """
 
     def __init__(self, most: int, most_silent: int) -> None:
         self._most, self._most_silent = most, most_silent
@@ -70,7 +72,7 @@ class Rpcs:
         self._n -= 1
 
     async def first(self, context: Context, seconds: float | None = None) -> Any:
-        """Return the first message of a client; ``P4Error`` when the RPC has to end."""
+        """Return the first message of a client; raise ``P4Error`` if the RPC has to end."""
         full = self._n > self._most or len(self._silent) >= self._most_silent
         if full and not self._give_way():
             raise P4Error(RESOURCE_EXHAUSTED, f"{self._most} others are served: try again later")
@@ -96,7 +98,7 @@ class Rpcs:
 
 
 async def _refuse(context: Context, error: Exception) -> NoReturn:
-    """End an RPC with the status that an error stands for."""
+    """End an RPC with the status of an error; one that is no ``P4Error`` is a defect."""
     if isinstance(error, grpc.aio.BaseError):
         raise error  # the client went
     if not isinstance(error, P4Error):
@@ -107,7 +109,7 @@ async def _refuse(context: Context, error: Exception) -> NoReturn:
 
 
 def _parsed(kind: Any, data: bytes) -> Any:
-    """Return the message of a class that the bytes of a client are."""
+    """Return a client's bytes parsed as a message of class ``kind``, or raise ``P4Error``."""
     try:
         return kind.FromString(data)
     except Exception as e:  # protobuf's own Python raises errors of many kinds
@@ -132,8 +134,10 @@ def _some(answers: Iterator[bytes]) -> list[bytes]:
 
 @dataclass(frozen=True)
 class Tls:
-    """PEM texts of a server with TLS; with ``ca`` clients are asked for a certificate of it, which
-    they must have if ``required``."""
+    """PEM texts of a server with TLS.
+
+    With ``ca``, clients are asked for a certificate signed by it, and need one if ``required``.
+    """
 
     cert: bytes
     key: bytes
@@ -172,11 +176,11 @@ class Threads:
         self._thread.start()
 
     def run(self, coroutine: Coroutine[Any, Any, T], timeout: float | None = None) -> T:
-        """Return what a coroutine of the loop gives."""
+        """Run a coroutine in the loop and return its result."""
         return asyncio.run_coroutine_threadsafe(coroutine, self.loop).result(timeout)
 
     def stop(self) -> None:
-        """End the threads; all servers were stopped before."""
+        """End the threads; all servers must have been stopped."""
         self.loop.call_soon_threadsafe(self.loop.stop)
         self._thread.join(1)
         for pool in (self.pool, self.reading, self.configuring):
@@ -188,9 +192,9 @@ class Server:
 
     Args:
         device: The device.
-        address: Where it listens, ``HOST:PORT`` or ``unix:PATH``.
-        threads: What serves the RPCs.
-        tls: With TLS, if given.
+        address: The address to listen on, ``HOST:PORT`` or ``unix:PATH``.
+        threads: The threads that serve the RPCs.
+        tls: The certificates for TLS; None means no TLS.
 
     Raises:
         SoftSwitchError: It cannot listen there.
@@ -231,7 +235,7 @@ class Server:
         return server, port
 
     def stop(self) -> None:
-        """End all calls and stop listening."""
+        """Stop listening, and end all calls within about a second."""
         with suppress(TimeoutError):
             self._threads.run(self._server.stop(0.1), 1)
 
@@ -277,9 +281,9 @@ class Server:
         return data
 
     async def _work(self, size: int, pool: Executor, do: Callable[..., T], *arguments: Any) -> T:
-        """Do something with a request of ``size`` bytes in a thread.
+        """Run ``do`` in a thread for a request of ``size`` bytes and return its result.
 
-        If the client goes meanwhile, what has begun is done and counted to its end.
+        If the client disconnects meanwhile, the work still runs, and counts, to its end.
         """
         if self._in_work + size > limits.IN_WORK_BYTES:
             raise P4Error(RESOURCE_EXHAUSTED, "there is too much work: try again later")
@@ -292,7 +296,7 @@ class Server:
         self._in_work -= size
 
     async def _read(self, context: Context) -> None:
-        """Read: the answers are made as the client takes them."""
+        """Serve the RPC Read; answers are made as the client takes them."""
         data = await self._request(context)
         answers = _answers(self._service.Read, p4runtime_pb2.ReadRequest, data)
         while some := await self._work(len(data), self._threads.reading, _some, answers):
@@ -309,7 +313,7 @@ class Server:
     # ---- streams ----
 
     async def _stream(self, context: Context) -> None:
-        """Arbitration, packets and digests of one controller."""
+        """Serve the RPC StreamChannel: arbitration, packets and digests of one controller."""
         out = Outbox(self._loop, lambda: sender.cancel())
         controller = Controller(out)
         sender = self._loop.create_task(self._send(out, context))
@@ -335,7 +339,7 @@ class Server:
     async def _receive(
         self, controller: Controller, context: Context, sender: asyncio.Task[None]
     ) -> None:
-        """Take a client's messages; when they end, the client has a while to read its own."""
+        """Handle a client's messages; after the last, the client may read for some seconds."""
         out, pool = controller.out, self._threads.pool
         try:
             data = await self._streams.first(context)

@@ -1,7 +1,7 @@
-"""How much the clients of a switch process may take.
+"""Limits of the resources that clients of a switch process may use.
 
-A client that takes too much is refused or disconnected; the others are served as before. The limits
-count what all clients hold together, so a client that is refused may try again later.
+A client that exceeds a limit is refused or disconnected, without effect on the others. The limits
+apply to all clients together, so a client that is refused may try again later.
 """
 
 from __future__ import annotations

@@ -47,10 +47,12 @@ class Switches:
         self._known: set[str] = set()
 
     def follow(self, order: dict[str, Any]) -> None:
-        """Start or end a switch. One that ran once and cannot be started again is missing then.
+        """Start or end a switch, as an order of the standard input says.
+
+        A switch that ran before and cannot be started again is left out.
 
         Raises:
-            testbed.softswitch.errors.SoftSwitchError: It cannot be started.
+            testbed.softswitch.errors.SoftSwitchError: A new switch cannot be started.
         """
         from testbed.softswitch.errors import SoftSwitchError
 
@@ -84,14 +86,14 @@ class Switches:
             raise
 
     def stop(self) -> None:
-        """End all switches, at once: each waits for its clients."""
+        """End all switches in parallel, as each waits for its clients."""
         every = list(self._running.values())
         with ThreadPoolExecutor(len(every) or 1) as pool:
             list(pool.map(RunningSwitch.stop, every))
 
 
 def _follow_orders(switches: Switches, failed: socket.socket) -> None:
-    """Follow the orders of the standard input; write a byte when one cannot be."""
+    """Follow the orders of the standard input; send a byte to ``failed`` if one fails."""
     from testbed.softswitch.errors import SoftSwitchError
 
     try:
@@ -106,7 +108,7 @@ def _follow_orders(switches: Switches, failed: socket.socket) -> None:
 
 
 def _hurry() -> None:
-    """Let packets not wait for what else the machine does, if this process may."""
+    """Raise the scheduling priority of this process, if it may, so that packets do not wait."""
     with suppress(OSError):
         os.setpriority(os.PRIO_PROCESS, 0, NICE)
     with suppress(OSError):  # sched(7): where sessions share the processors, theirs counts
@@ -114,7 +116,7 @@ def _hurry() -> None:
 
 
 def main() -> NoReturn:
-    """Follow orders; ends the process."""
+    """Follow the orders of the standard input until SIGTERM or a failure; end the process."""
     gc.disable()  # until all modules are there: it would look at their objects again and again
     Path("/proc/self/comm").write_text(PROCESS)
     _hurry()

@@ -68,7 +68,7 @@ class P4Error(Exception):
 
 
 def encode(value: int) -> bytes:
-    """Return the shortest big-endian byte string of a value, as P4Runtime wants it."""
+    """Return P4Runtime's canonical byte string of a value: the shortest, big-endian."""
     return value.to_bytes(max(1, (value.bit_length() + 7) // 8), "big")
 
 
@@ -115,7 +115,7 @@ class ControllerHeader:
         self.bits = sum(width for _, _, width in self.fields)
 
     def pack(self, metadata: Any) -> bytes:
-        """Bytes of a header from PacketMetadata; every field must be there."""
+        """Return the bytes of a header from PacketMetadata, which must have every field."""
         given = {m.metadata_id: m.value for m in metadata}
         if len(metadata) != len(given) or set(given) != {f[0] for f in self.fields}:
             names = ", ".join(f[1] for f in self.fields) or "none"
@@ -206,12 +206,12 @@ def _runs(indices: Sequence[int]) -> Iterator[tuple[int, int]]:
 
 AT_ONCE = 1 << 11  # cells: their columns stay in the cache
 ANSWER_BYTES = 1 << 16
-"""Of a ReadResponse: protobuf's own Python, which many clients have, takes a second for it."""
+"""The most bytes of a ReadResponse; pure-Python protobuf, as in many clients, parses it in 1 s."""
 LENGTH_DELIMITED = 2
 
 
 class Column(NamedTuple):
-    """The bytes that n messages have in one place."""
+    """The bytes that each of n messages has in one place."""
 
     data: NDArray[np.uint8]
     """u8[n, w], or u8[1, w] where all messages have the same."""
@@ -222,12 +222,12 @@ class Column(NamedTuple):
 
 
 def constant(data: bytes) -> Column:
-    """Return the same bytes in each message."""
+    """Return a column with the same bytes in each message."""
     return Column(np.frombuffer(data, np.uint8)[None], None, len(data))
 
 
 def varint(values: Any) -> Column:
-    """Return numbers of at most 64 bits, u[n] or one for all, in protobuf's form."""
+    """Return a column of numbers (u[n] or one for all, at most 64 bits) as protobuf varints."""
     left = np.atleast_1d(np.asarray(values)).astype(np.uint64)
     most = max(1, -(-int(left.max(initial=0)).bit_length() // 7))
     if most == 1:
@@ -247,8 +247,10 @@ def varint(values: Any) -> Column:
 
 
 def octets(matrix: NDArray[np.uint8]) -> Column:
-    """Return numbers as P4Runtime has them, big-endian without leading zeros, of u8[n, w] with
-    those."""
+    """Return a column of P4Runtime's canonical numbers from big-endian ones, u8[n, w].
+
+    Leading zero bytes are left out.
+    """
     width = matrix.shape[1]
     some = matrix != 0
     some[:, -1] = True
@@ -259,7 +261,7 @@ def octets(matrix: NDArray[np.uint8]) -> Column:
 
 
 def big_endian(values: NDArray[Any]) -> NDArray[np.uint8]:
-    """Return u8[n, w] of unsigned numbers, (lo, hi) pairs, or what has that form already."""
+    """Return unsigned numbers or (lo, hi) pairs as big-endian bytes, u8[n, w]."""
     if values.ndim == 2:
         return values
     little = np.ascontiguousarray(values).view(np.uint8).reshape(len(values), -1)
@@ -279,8 +281,7 @@ def number(field: int, values: Any, where: NDArray[np.bool_] | None = None) -> l
 def nested(
     field: int, columns: Sequence[Column], where: NDArray[np.bool_] | None = None
 ) -> list[Column]:
-    """Return a field that is a message or a text of these columns; left out where ``where`` is
-    False."""
+    """Return a field that is a message or a string of these columns, where ``where`` is True."""
     size = sum(c.size for c in columns)
     return masked([constant(_tag(field)), varint(size), *columns], where)
 
@@ -317,8 +318,10 @@ def one_column(columns: Sequence[Column], n: int) -> Column:
 
 
 def either(n: int, parts: Sequence[tuple[NDArray[np.int64], Sequence[Column]]]) -> Column:
-    """Return one column of n messages, each of which is in one part: which ones, and their
-    columns."""
+    """Return one column of n messages that are divided into parts.
+
+    A part has the indices of its messages, int64[], and their columns.
+    """
     alone = [(some, one_column(columns, len(some))) for some, columns in parts]
     width = max(c.data.shape[1] for _, c in alone)
     data = np.empty((n, width), np.uint8)

@@ -1,4 +1,4 @@
-"""Network namespaces, in which a switch's interfaces and its Thrift server may be."""
+"""Network namespaces, which may contain a switch's interfaces and its Thrift server."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 @dataclass(frozen=True)
 class Namespace:
-    """The network namespace of a process, as long as that lives; without one that of this process.
+    """The network namespace of a process, which must be alive.
 
     Args:
-        pid: The process.
+        pid: The id of the process; None for this process.
     """
 
     pid: int | None = None
 
     @contextmanager
     def entered(self) -> Iterator[None]:
-        """Have this thread in the namespace for a block; sockets that are opened there stay in it.
+        """Run the block in the namespace, in this thread; sockets opened in it stay there.
 
         Raises:
             SoftSwitchError: The process has ended, or this one may not enter.
@@ -58,7 +58,7 @@ class Namespace:
             os.close(there)
 
     def is_up(self, interface: str) -> bool:
-        """Return whether an interface that is there is not down."""
+        """Return True if an interface exists and is not down."""
         root = "" if self.pid is None else f"/proc/{self.pid}/root"
         try:
             return Path(f"{root}/sys/class/net/{interface}/operstate").read_text() != "down\n"

@@ -1,7 +1,7 @@
-"""What the switch tells its controller unasked: digests, and entries that were idle too long.
+"""Notifications of a switch to its controller: digests, and idle timeouts of entries.
 
-The switch keeps a sample of a digest until it is acknowledged, and keeps no second one equal to it:
-that is P4Runtime's cache. A digest nobody configured is thrown away.
+The switch keeps a sample of a digest until it is acknowledged and discards equal ones meanwhile, as
+P4Runtime prescribes. Samples of a digest that no controller configured are discarded.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ Send = Callable[[Any], bool]
 
 @dataclass
 class Outstanding:
-    """A list that was sent: its sample numbers, and when it expires."""
+    """A digest list that was sent: its range of sample numbers, and when it expires (s)."""
 
     first: int
     end: int
@@ -91,14 +91,14 @@ class Digests:
         d.timeout_ns, d.size = c.max_timeout_ns, c.max_list_size or UNLIMITED
 
     def configure_as(self, other: Digests) -> None:
-        """Take over the configurations of another switch's digests of the same program."""
+        """Copy the configurations of another switch's digests, which has the same program."""
         for id_, d in other.digests.items():
             mine = self.digests[id_]
             mine.entry, mine.timeout_ns, mine.size = d.entry, d.timeout_ns, d.size
             mine.list_id = d.list_id
 
     def named(self, name: str) -> DigestState | None:
-        """Return the digest of a name, or None."""
+        """Return the digest called ``name``, or None."""
         return next((d for d in self.digests.values() if d.config.name == name), None)
 
     def acknowledge(self, d: DigestState, list_id: int, samples: Sequence[int] | None) -> None:
@@ -120,7 +120,7 @@ class Digests:
                 out.append(p4runtime_pb2.Entity(digest_entry=d.entry))
 
     def ack(self, message: Any) -> None:
-        """A list was received: equal samples are reported again from now on."""
+        """Handle the acknowledgement of a list: equal samples are reported again from now on."""
         d = self._state(message.digest_id)
         sent = d.sent.pop(message.list_id, None)
         if sent is None:
@@ -136,9 +136,9 @@ class Digests:
             self.switch.digest_forget(d.config.name, first, end)
 
     def poll(self, send: Send) -> float | None:
-        """Send the lists that are due; gives the seconds until the next is, or None.
+        """Send the lists that are due; return the seconds until the next one is due, or None.
 
-        ``send`` says whether a controller took the list; samples nobody took are dropped.
+        ``send`` returns True if a controller took the list; otherwise its samples are dropped.
         """
         due = [self._poll(d, send) for d in self.digests.values()]
         return min((x for x in due if x is not None), default=None)
@@ -213,7 +213,7 @@ class Ageing:
         self._readers = [r for r in readers if r.state.config.definition.aged]
 
     def poll(self, send: Send) -> float | None:
-        """Send what is idle; return the seconds until the next entry may be, or None."""
+        """Report idle entries; return the seconds until the next one may be idle, or None."""
         due = None
         message = p4runtime_pb2.IdleTimeoutNotification(timestamp=time.time_ns())
         for reader in self._readers:

@@ -75,7 +75,7 @@ class Pipeline:
     # ---- writing ----
 
     def write(self, update: Any) -> None:
-        """Apply one Update; raise ``P4Error`` when it is refused, and then nothing was changed."""
+        """Apply an Update; raise ``P4Error`` if it is refused, and then nothing has changed."""
         kind = KINDS.get(update.type)
         if kind is None:
             raise P4Error(INVALID_ARGUMENT, "the type of the update is missing")
@@ -102,7 +102,7 @@ class Pipeline:
         return self.profiles[entity.action_profile_id]
 
     def _array(self, what: str, known: dict[int, ArrayConfig], id_: int) -> tuple[ArrayConfig, Any]:
-        """A counter or register array: its configuration and its elements."""
+        """Return the configuration and the elements of a counter or register array."""
         one_of(what, known, id_)
         view = self.switch.counter if what == "counter" else self.switch.register
         return known[id_], view(known[id_].name)
@@ -146,10 +146,10 @@ class Pipeline:
     # ---- reading ----
 
     def read(self, entity: Any) -> Iterator[Any]:
-        """Yield the entities that a request's entity means, many at once as bytes of a
-        ReadResponse.
+        """Yield the entities that a request's entity selects.
 
-        Those of a table or an array are all as they were when its first one was read.
+        Many at once are yielded as bytes of a ReadResponse. The entities of a table or an array are
+        those of the moment when the first of them was read.
         """
         which = entity.WhichOneof("entity")
         out: list[Any] = []
@@ -213,7 +213,7 @@ class Pipeline:
             yield from reader.read_direct(what, request.table_entry)
 
     def entities(self) -> list[Any]:
-        """Everything a controller has written, in an order in which it can be written again."""
+        """Return all entities that a controller has written, in an order for writing them again."""
         out: list[Any] = []
         for p in self.profiles.values():
             p.read_members(0, out)
@@ -245,7 +245,7 @@ class Pipeline:
         ]
 
     def restore(self, entities: Iterable[Any]) -> None:
-        """Write what ``entities`` of another pipeline gave; ``P4Error`` when it does not fit."""
+        """Write the entities of another pipeline; raise ``P4Error`` if one does not fit."""
         for e in entities:
             default = e.HasField("meter_entry") or (
                 e.HasField("table_entry") and e.table_entry.is_default_action

@@ -37,7 +37,7 @@ class Port:
 
 @dataclass(frozen=True)
 class PortCounters:
-    """What passed a port; ``rx_dropped`` counts what did not fit the kernel's buffer, too."""
+    """Counters of a port; ``rx_dropped`` includes packets that the kernel had no room for."""
 
     rx_packets: int
     rx_bytes: int
@@ -88,8 +88,11 @@ def library() -> ctypes.CDLL:
 
 @dataclass(frozen=True)
 class Capture:
-    """What is kept of the packets: ``folder`` gets a pcap file for each direction of each
-    interface; with ``files`` packets leave to such files and there is no interface at all."""
+    """Where packets are recorded.
+
+    If ``folder`` is given, each direction of each interface is written to a pcap file there. With
+    ``files`` packets are sent to such files and no interface is used.
+    """
 
     folder: str | None = None
     files: bool = False
@@ -106,8 +109,11 @@ class Capture:
 
 @dataclass(frozen=True)
 class Log:
-    """Where lines go (``file``: to FILE.txt, None: stdout), from which of ``LEVELS`` on, and how
-    many bytes of each packet with them."""
+    """The settings of a log.
+
+    Lines of ``level`` (one of ``LEVELS``) and above go to FILE.txt, or to stdout if ``file`` is
+    None, with the first ``dump`` bytes of each packet.
+    """
 
     file: str | None = None
     level: str = "trace"
@@ -120,10 +126,10 @@ LEVELS = ("trace", "debug", "info", "warn", "error", "off")
 
 
 class Workers:
-    """The threads that move the packets of a process's switches, each those of some of them.
+    """The threads that forward the packets of a process's switches, some switches each.
 
     Raises:
-        SoftSwitchError: There is no memory, or there are no files or threads left.
+        SoftSwitchError: Memory, files or threads are exhausted.
     """
 
     def __init__(self, n: int) -> None:
@@ -135,7 +141,7 @@ class Workers:
         self.handle: int = pool.value or 0
 
     def close(self) -> None:
-        """End the threads; all their ports were closed before."""
+        """End the threads; all their ports must have been closed."""
         self._lib.pp_pool_destroy(self.handle)
 
 
@@ -145,13 +151,13 @@ class Ports:
     Hold ``lock()`` for every access to the switch once it is given to ``attach``.
 
     Args:
-        ports: What is attached from the start.
+        ports: The ports that are attached from the start.
         cpu_port: The port of packets from and to the controller.
-        priorities: Queues of a port.
-        capture: What is kept of the packets.
-        log: Where a line for each packet goes.
-        workers: The threads of which one moves the packets; by default one of its own.
-        namespace: Where the interfaces are.
+        priorities: The number of queues of a port.
+        capture: Where packets are recorded; by default nowhere.
+        log: The log, with a line for each packet; by default none.
+        workers: The threads, one of which forwards the packets; by default a thread of its own.
+        namespace: The network namespace of the interfaces.
 
     Raises:
         SoftSwitchError: A port cannot be attached, or a file cannot be written.
@@ -215,7 +221,7 @@ class Ports:
         self._lib.pp_tell_log(self._handle, LEVELS.index(level), line.encode())
 
     def add(self, port: Port) -> None:
-        """Attach an interface; ``SoftSwitchError`` when there is none or the number is taken."""
+        """Attach an interface; raise ``SoftSwitchError`` if it is missing or the number in use."""
         if not 0 <= port.number < MOST:
             raise SoftSwitchError(f"port {port.number} is not between 0 and {MOST - 1}")
         if port.number == self.cpu_port:
@@ -234,7 +240,7 @@ class Ports:
         self._ports.append(port)
 
     def remove(self, number: int) -> None:
-        """Detach the interface of a port; its packets stay counted."""
+        """Detach the interface of a port; its counters remain."""
         if self._lib.pp_remove(self._handle, number):
             raise SoftSwitchError(f"there is no port {number}")
         places = [i for i, p in enumerate(self._ports) if p.number == number]
@@ -242,7 +248,7 @@ class Ports:
 
     @property
     def ports(self) -> tuple[Port, ...]:
-        """The attached ports, in the order in which they were attached."""
+        """Return the attached ports, in the order in which they were attached."""
         return tuple(p for i, p in enumerate(self._ports) if i not in self._removed)
 
     def limit_queues(
@@ -252,9 +258,9 @@ class Ports:
         depth: int | None = None,
         rate: int | None = None,
     ) -> None:
-        """Depth in packets and rate in packets a second (0: none) of a port's queue, or of all.
+        """Set depth (packets) and rate (packets a second, 0: unlimited) of one or all queues.
 
-        What is None stays as it is. ``SoftSwitchError``: there is no such queue.
+        An argument that is None is not changed. Raises ``SoftSwitchError`` for an unknown queue.
         """
         error = self._lib.pp_queue_limits(
             self._handle,
@@ -268,10 +274,10 @@ class Ports:
 
     @contextmanager
     def lock(self) -> Iterator[None]:
-        """Keep the packets off the switch, briefly; a thread that does may do so again.
+        """Hold the switch's lock, so that no packet is processed; a thread may nest it.
 
         Raises:
-            SoftSwitchError: The ports were closed: a long read went on that nobody took.
+            SoftSwitchError: The ports were closed.
         """
         if self._holder == threading.get_ident():
             yield
@@ -292,7 +298,7 @@ class Ports:
                 self._changing.notify_all()
 
     def attach(self, switch: Switch) -> None:
-        """Put a switch behind the ports in place of the one before."""
+        """Let ``switch`` process the packets of the ports, instead of an earlier one."""
         with self.lock():
             program = switch.program
             self._lib.pp_switch(
@@ -307,21 +313,21 @@ class Ports:
             self._switch = switch
 
     def inject(self, port: int, data: bytes) -> None:
-        """Run a packet as if it had come in at a port."""
+        """Process a packet as if it had arrived at a port."""
         self._lib.pp_inject(self._handle, port, data, len(data))
 
     def wait(self, seconds: float | None) -> int:
-        """Block until there is news: PACKET, DIGEST and WAKE bits; 0 when the time is over."""
+        """Block until an event; return its bits PACKET, DIGEST and WAKE, or 0 after ``seconds``."""
         return self._lib.pp_wait(
             self._handle, -1 if seconds is None else max(0, round(seconds * 1000))
         )
 
     def now_us(self) -> int:
-        """Return the microseconds since the switch was made: its time."""
+        """Return the switch's time: the microseconds since it was created."""
         return self._lib.pp_now(self._handle)
 
     def wake(self) -> None:
-        """Let ``wait`` return WAKE."""
+        """Let the thread in ``wait`` return with WAKE."""
         self._lib.pp_wake(self._handle)
 
     def take(self) -> bytes | None:
@@ -330,7 +336,7 @@ class Ports:
         return None if n < 0 else self._buffer.raw[:n]
 
     def counters(self) -> dict[int, PortCounters]:
-        """Return the counters by port number."""
+        """Return the counters of each port, by port number; detached ports are included."""
         out: dict[int, PortCounters] = {}
         for place, port in enumerate(self._ports):
             c = _Counters()
@@ -339,13 +345,13 @@ class Ports:
         return out
 
     def totals(self) -> dict[str, int]:
-        """Packets with a fault, for a port that does not exist, or lost to a slow controller."""
+        """Return the numbers of packets with a fault, to unknown ports, or lost at the CPU port."""
         values = (c_uint64 * 3)()
         self._lib.pp_read_totals(self._handle, values)
         return dict(zip(("faults", "unknown_port", "cpu_dropped"), values, strict=True))
 
     def close(self) -> None:
-        """Close the sockets; nobody may be in ``wait``."""
+        """Close the sockets; no thread may be in ``wait``."""
         with self._changing:
             if self._closed.is_set():
                 return
@@ -362,11 +368,10 @@ MAGICS = {0xA1B2C3D4: 1e-6, 0xA1B23C4D: 1e-9}
 
 
 def read_pcap(path: Path) -> Iterator[tuple[float, bytes]]:
-    """Open a pcap file, or a pipe with one, and return the time in seconds and the bytes of each
-    packet, read when they are asked for.
+    """Open a pcap file or pipe; return an iterator of the time (s) and the bytes of each packet.
 
     Raises:
-        SoftSwitchError: It cannot be read or is no pcap file; later: a packet was cut.
+        SoftSwitchError: It cannot be read or is no pcap file; in the iterator: a packet is cut.
     """
     try:
         file = path.open("rb")
@@ -396,11 +401,11 @@ def _records(file: BinaryIO, order: str, tick: float, path: Path) -> Iterator[tu
 
 
 class Replay:
-    """Packets of INTERFACE_in.pcap for each port; ``seconds`` after ``start`` they come in, by
-    their time, each as soon as the one before it has passed.
+    """Replays the packets of each port's INTERFACE_in.pcap, ``seconds`` after ``start``.
 
-    A pipe is read while it is written, as p4c's tests do it: in BMv2, too, a packet waits until
-    every other pipe has its next one or has ended.
+    They are processed in the order of their times, each as soon as the one before it is done. A
+    pipe is read while it is written, as p4c's tests need: as in BMv2, a packet waits until every
+    other pipe has its next one or has ended.
     """
 
     def __init__(self, interfaces: Sequence[tuple[int, str]], seconds: int) -> None:
@@ -413,7 +418,7 @@ class Replay:
         return packets if path.is_fifo() else iter(list(packets))  # what is wrong is told at once
 
     def start(self, ports: Ports, failed: Callable[[str], None]) -> None:
-        """Start a thread that replays; it calls ``failed`` with what is wrong with a pipe."""
+        """Start a thread that replays; it calls ``failed`` with the error of a pipe."""
         run = threading.Thread(target=self._run, args=(ports, failed), name="replay", daemon=True)
         run.start()
 

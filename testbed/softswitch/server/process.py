@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Serve until a signal comes; return the exit status."""
+    """Run the switch until SIGTERM or SIGINT; return the exit status."""
     more_files(FILES)
     ended, written = signal_sockets()
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # what goes wrong is said here, in one line
@@ -57,8 +57,7 @@ def more_files(FILES) -> None:
 
 
 def signal_sockets() -> tuple[socket.socket, socket.socket]:
-    """A socket that gets a byte when SIGTERM or SIGINT comes, whatever thread it comes to, and the
-    one to write such a byte to."""
+    """Return a socket that receives a byte on SIGTERM or SIGINT, and the one to write it to."""
     ended, written = socket.socketpair()
     written.setblocking(False)
     signal.set_wakeup_fd(written.fileno())
@@ -94,14 +93,14 @@ class RunningSwitch:
     """A switch of this process that serves its clients, from its construction until `stop`.
 
     Args:
-        options: Of the command line.
-        workers, threads: What moves its packets and serves its clients.
-        failed: Called, from another thread, with why the program of the command line cannot run.
-        say: Gets the lines that it prints.
-        namespace: Where its interfaces and its Thrift server are.
+        options: The options of the command line.
+        workers, threads: The threads that forward its packets and serve its clients.
+        failed: Called, from another thread, with the reason if the program cannot run.
+        say: Called with each line that the switch prints.
+        namespace: The network namespace of its interfaces and its Thrift server.
 
     Raises:
-        SoftSwitchError: It cannot have its ports, or not listen.
+        SoftSwitchError: A port cannot be attached, or a server cannot listen.
     """
 
     def __init__(
@@ -150,7 +149,7 @@ class RunningSwitch:
             replay.start(ports, failed)
 
     def stop(self) -> None:
-        """Serve no more, and say what passed the ports."""
+        """Stop serving, and print the counters of the ports."""
         self._thrift.stop()
         self._server.stop()
         self._device.close()

@@ -1,4 +1,4 @@
-"""Table entries as P4Runtime writes them, and what is kept of them beside what the switch has.
+"""Writes table entries by P4Runtime, and keeps what the switch itself does not store of them.
 
 ``table_reads`` reads them.
 """
@@ -43,7 +43,7 @@ Key = tuple[tuple[Any, ...], int]
 
 @dataclass
 class Reference:
-    """What an entry runs: an action, a member, a group or a one-shot action set."""
+    """The action, member, group or one-shot action set that an entry runs."""
 
     kind: str  # action, member, group, set
     id: int
@@ -54,7 +54,7 @@ class Reference:
 
 @dataclass
 class Stored:
-    """An entry in the books; the elements of ``match`` are in the program's order."""
+    """An entry as the controller wrote it; ``match`` is in the order of the program's key."""
 
     handle: int
     match: tuple[Any, ...]
@@ -75,7 +75,7 @@ def dont_care(kind: int, width: int) -> Any:
 
 
 def read_match(f: FieldConfig, m: Any, what: str) -> Any:
-    """Return the match element of a FieldMatch for the switch; ``P4Error`` for a wrong one."""
+    """Return the switch's match element for a FieldMatch; raise ``P4Error`` for a wrong one."""
     kind, width = m.WhichOneof("field_match_type"), f.width
     if kind != NAMES.get(f.kind):
         raise P4Error(INVALID_ARGUMENT, f"{what}: the field is {NAMES.get(f.kind)}, not {kind}")
@@ -136,19 +136,19 @@ class TableState:
 
     @property
     def known(self) -> Iterable[Stored]:
-        """The entries in the books, which may be stale."""
+        """Return the entries that were written by P4Runtime, which may be out of date."""
         return self._entries.values()
 
     @property
     def entries(self) -> dict[Key, Stored]:
-        """All entries of the table by key, also those that Thrift or the program wrote."""
+        """Return all entries of the table by key, including those of Thrift and the program."""
         if self.stale:
             self.adopt()
         return self._entries
 
     @property
     def default(self) -> Reference | None:
-        """What a miss runs in place of the program's own default; None for that."""
+        """Return what a miss runs, None if that is the program's own default action."""
         if self.stale:
             self.adopt()
         return self._default
@@ -169,7 +169,10 @@ class TableState:
         return self._direct(self.pipeline.program.definition.actions[d.action_id].name, d.data)
 
     def adopt(self) -> None:
-        """Bring the books up to the switch. What Thrift had run a member or group is left out."""
+        """Update the stored entries from the switch, which Thrift may have changed.
+
+        Entries to which Thrift assigned a member or group are left out.
+        """
         self.stale = False
         with self.ports.lock():
             found, default = self.table.entries(), self.table.default()
@@ -199,7 +202,7 @@ class TableState:
             self._default = None if r == self.program_default else r
 
     def _direct(self, name: str, data: Sequence[int]) -> Reference | None:
-        """An action of the switch with its data; None if P4Info has no such action in the table."""
+        """Return a reference to an action and its data; None if P4Info lacks it in the table."""
         id_ = self._by_name.get(name)
         if id_ is None:
             return None
@@ -209,7 +212,7 @@ class TableState:
         return Reference("action", id_, tuple(values))
 
     def _same(self, stored: Stored | None, e: Entry) -> Reference | None:
-        """What an entry runs, if it is what the controller had it run."""
+        """Return what an entry runs if it is still what the controller wrote, else None."""
         if stored is None or (stored.reference.kind == "member") != (e.group is None):
             return None
         same = self._number(stored.reference) == (e.member if e.group is None else e.group)
@@ -276,7 +279,7 @@ class TableState:
         return Reference("group", id_)
 
     def _use(self, r: Reference | None, n: int) -> None:
-        """Count the use of a member or group; make away with an action set let go."""
+        """Add ``n`` to the uses of a member or group; remove an action set that is released."""
         if r is None or self.profile is None:
             return
         if r.kind == "set" and n < 0:
@@ -417,24 +420,24 @@ class TableState:
     # ---- counters ----
 
     def set_counter(self, stored: Stored, data: Any) -> None:
-        """Set the direct counter of an entry."""
+        """Set the direct counter of an entry from CounterData."""
         counts = counted(data, f"table {self.config.name!r}")
         with self.ports.lock():
             self.table.set_counter(stored.handle, *counts)
 
     def idle_ns(self, stored: Stored) -> int:
-        """Return for how long an entry has not been hit, in ns, from when it was written on."""
+        """Return the time in ns since an entry was last hit or written."""
         with self.ports.lock():
             hit = self.table.last_hit(stored.handle)
         return max(0, self.ports.now_us() - max(hit, stored.since_us)) * 1000
 
     def set_meter(self, stored: Stored, rates: MeterRates | None) -> None:
-        """Set the meter of an entry."""
+        """Set the rates of an entry's direct meter; None clears them."""
         with self.ports.lock():
             self.table.set_meter(stored.handle, rates)
 
     def find(self, entry: Any) -> Stored:
-        """The entry with the match and priority of a message."""
+        """Return the entry with a message's match and priority, or raise ``P4Error``."""
         stored = self.entries.get(self.key(entry))
         if stored is None:
             raise self._error(NOT_FOUND, "no entry has this match")

@@ -1,6 +1,6 @@
-"""Reads of table entries, direct counters and direct meters by P4Runtime.
+"""Reads table entries, direct counters and direct meters by P4Runtime.
 
-Many entries at once are written as columns, from the switch's own rows, without a look at each.
+Many entries are serialized at once as columns, from the rows of the switch.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ FEW = 64  # entries that are read one by one: numpy is not loaded for them
 
 
 def has_more(stored: Stored) -> bool:
-    """Return whether a controller gave an entry something that the switch does not keep."""
+    """Return True if an entry has a timeout or metadata, which the switch does not store."""
     return bool(stored.timeout_ns or stored.metadata or stored.controller_metadata)
 
 
@@ -94,8 +94,11 @@ class TableReader:
         self._columns = TableColumns(state.config, state.pipeline, state.table)
 
     def read(self, request: Any) -> Iterator[Any]:
-        """Yield the entries that a TableEntry of a Read means, as they are when the first one is
-        asked for: entities, and many at once as bytes of ReadResponses."""
+        """Yield the entries that a TableEntry of a Read selects.
+
+        They are entities, or many at once bytes of ReadResponses, all of the moment when the first
+        one is read.
+        """
         state = self.state
         if request.is_default_action:
             r = state.default or state.program_default
@@ -125,8 +128,10 @@ class TableReader:
         return e
 
     def read_direct(self, what: str, request: Any) -> Iterator[Any]:
-        """Yield the direct counters or meters of the entries that a TableEntry means, as ``read``
-        does; ``what`` is "counter" or "meter"."""
+        """Yield the direct counters or meters of the entries that a TableEntry selects.
+
+        ``what`` is "counter" or "meter"; see ``read``.
+        """
         one_by_one, parts = self._found(request, what == "meter", lambda _: False)
         out: list[Any] = []
         for stored in one_by_one:
@@ -150,7 +155,7 @@ class TableReader:
         entry.priority = stored.priority
 
     def fill(self, stored: Stored, entry: Any) -> None:
-        """Fill in all that a controller wrote of an entry in a TableEntry."""
+        """Fill in a TableEntry with all that a controller wrote of an entry."""
         self.fill_match(stored, entry)
         self._fill_action(stored.reference, entry.action)
         entry.metadata = stored.metadata
@@ -180,8 +185,10 @@ class TableReader:
     def _found(
         self, request: Any, metered: bool, alone: Callable[[Stored], bool]
     ) -> tuple[list[Stored], list[Rows]]:
-        """The entries that a TableEntry means: those to be read one by one, as all are if they are
-        few and those that ``alone`` is true of, and copies of the rows of the others."""
+        """Return the selected entries to be read one by one, and copies of the others' rows.
+
+        All entries are read one by one if they are few, else those for which ``alone`` is True.
+        """
         state, priority = self.state, request.priority
         if request.match:
             stored = state.entries.get(state.key(request))
@@ -198,7 +205,7 @@ class TableReader:
             }
             handles = np.array([s.handle for s in plain], np.int64)
         else:
-            # What the books have beside the switch; if that is nothing, they may stay stale.
+            # The stored entries need an update only if they have more than the switch.
             if state.stale and any(map(alone, state.known)):
                 state.adopt()
             others = list(filter(alone, state.known))
@@ -210,7 +217,7 @@ class TableReader:
 
 @dataclass(frozen=True)
 class Rows:
-    """A copy of what the switch has of n entries."""
+    """A copy of the switch's rows of n entries."""
 
     words: NDArray[np.uint64]
     """The words of their rows, u64[n, words], as ``Table.rows`` gives them."""
@@ -253,7 +260,7 @@ class TableColumns:
         metered: bool,
         references: dict[str, NDArray[np.int64]],
     ) -> list[Rows]:
-        """Return what the switch has now of some entries; packets pass between the parts."""
+        """Return copies of the rows of entries, in parts between which packets are processed."""
         parts: list[Rows] = []
         for at in range(0, len(handles), AT_ONCE):
             some = slice(at, at + AT_ONCE)
@@ -266,7 +273,7 @@ class TableColumns:
     def entries(self, parts: list[Rows], counted: bool) -> Iterator[bytes]:
         """Yield entries as ReadResponses; with ``counted`` with their counters.
 
-        A part is let go of once it is written, and its columns before the reader is waited for.
+        A part is freed once it is written, and its columns before this waits for the reader.
         """
         for rows in _emptied(parts):
             yield self._entries(rows, counted)
@@ -319,7 +326,7 @@ class TableColumns:
         return columns
 
     def _runs(self, rows: Rows) -> list[Column]:
-        """What the entries run: the field ``action``."""
+        """Return the field ``action`` of the entries."""
         names, field = FIELDS["TableAction"], FIELDS["TableEntry"]["action"]
         if rows.references:
             ids = [c for k, ids in rows.references.items() for c in number(names[k], ids)]
@@ -333,7 +340,7 @@ class TableColumns:
         return [either(len(which), parts)] if len(parts) > 1 else parts[0][1]
 
     def _octets(self, rows: NDArray[Any], first: int, shift: int, width: int) -> NDArray[np.uint8]:
-        """A number of the rows as u8[n, bytes], from a word and a bit in it on."""
+        """Return a number of each row, from a word and a bit in it on, as u8[n, bytes]."""
         words = rows[:, first : first + (width + 63) // 64]
         if width <= 64:
             words = words >> np.uint64(shift) & np.uint64((1 << width) - 1)
@@ -368,7 +375,7 @@ class TableColumns:
         return nested(FIELDS["TableEntry"]["match"], columns, where)
 
     def _action(self, i: int, rows: NDArray[Any]) -> list[Column]:
-        """Action number ``i`` of the program with its parameters, in every row."""
+        """Return action number ``i`` of the program with the parameters of each row."""
         config, at = self._actions[i], self._layout.params
         columns = number(FIELDS["Action"]["action_id"], config.id)
         places: list[int] = []
@@ -392,7 +399,7 @@ class TableColumns:
 
     @staticmethod
     def _places(config: ActionConfig, places: list[int]) -> list[int]:
-        """Where the parameters are, in P4Info's order."""
+        """Return the word at which each parameter begins, in P4Info's order."""
         found = [0] * len(places)
         for place, i in enumerate(config.order):
             found[i] = places[place]
@@ -400,7 +407,7 @@ class TableColumns:
 
 
 def _emptied(parts: list[Rows]) -> Iterator[Rows]:
-    """Yield the parts of a list, which loses them."""
+    """Yield the parts of a list and remove them from it."""
     parts.reverse()
     while parts:
         yield parts.pop()

@@ -1,7 +1,7 @@
-"""The Thrift server: it listens on loopback and serves each connection in a thread.
+"""The Thrift server, which listens on loopback and serves each connection in a thread.
 
-BMv2's services are multiplexed. What Thrift's clients write of tables goes to the switch itself;
-P4Runtime's books are brought up to it when they are next looked at.
+BMv2's services are multiplexed. Thrift's clients write tables of the switch directly; the entries
+stored for P4Runtime are updated when they are next read.
 """
 
 from __future__ import annotations
@@ -80,11 +80,11 @@ class Services:
         }
 
     def names(self) -> list[str]:
-        """The names of all calls as clients write them."""
+        """Return the names of all calls in the form ``service:call``."""
         return [f"{s}:{c}" for s, calls in self._calls.items() if s for c in calls]
 
     def answer(self, call: Message) -> Answer:
-        """Do what a call asks for; return its answer as Thrift's bytes."""
+        """Carry out a call and return its result, or the error to send to the client."""
         service, _, method = call.name.rpartition(":")
         do = self._calls.get(service, {}).get(method)
         if do is None:
@@ -109,7 +109,7 @@ class Services:
 
 
 def read_message(p: Any) -> Message:
-    """Read a call from a protocol."""
+    """Read a message from Thrift's protocol and return it with its arguments."""
     name, kind, number = p.readMessageBegin()
     arguments = read_struct(p)
     p.readMessageEnd()
@@ -117,7 +117,7 @@ def read_message(p: Any) -> Message:
 
 
 def write_answer(p: Any, call: Message, answer: Answer) -> None:
-    """Write the answer to a call, if it takes one."""
+    """Write the answer to a call, unless it is one-way."""
     if call.kind == TMessageType.ONEWAY:
         return
     error = isinstance(answer, TApplicationException)
@@ -148,7 +148,7 @@ SOON, PAUSE = 0.001, 0.1
 
 
 class _Connection(TSocket):
-    """A client. Between calls it may be idle for as long as it likes, but not before the first."""
+    """A client's connection, which may be idle between calls but not before the first one."""
 
     def __init__(self, handle: socket.socket) -> None:
         super().__init__()
@@ -160,12 +160,12 @@ class _Connection(TSocket):
         self._begun = True
 
     def expect(self) -> None:
-        """Start to wait for a call; the limit on time begins."""
+        """Prepare to wait for a call, with a time limit if it is the first one."""
         self._begun = not self.called
         self.handle.settimeout(limits.THRIFT_SECONDS if self._begun else None)
 
     def read(self, sz: int) -> bytes:
-        """Return what has come, at most ``sz`` bytes. Once a call has begun it must go on."""
+        """Return the received bytes, at most ``sz``; from now on the call has a time limit."""
         data: Any = super().read(sz)
         if not self._begun:
             self._begun = True
@@ -181,7 +181,7 @@ class _Connection(TSocket):
 class _Protocol(TBinaryProtocol):
     """Thrift's binary protocol; a message of more than ``limits.THRIFT_BYTES`` is an error.
 
-    Lengths are checked before memory is taken for what they announce.
+    Lengths are checked before memory is allocated for them.
     """
 
     def __init__(self, connection: _Connection) -> None:
@@ -246,7 +246,10 @@ class ThriftServer:
                 self._close(connection)
 
     def _make_room(self) -> bool:
-        """End the connection that is the least missed; return False if all are being served."""
+        """End the connection that has been idle longest; return False if all are being served.
+
+        Connections that have made no call yet are ended first.
+        """
         with self._lock:
             idle = [c for c in self._connections if not c.working]
             if not idle:
@@ -279,7 +282,7 @@ class ThriftServer:
             self._close(connection)
 
     def stop(self) -> None:
-        """Stop listening and end the connections."""
+        """Stop listening and shut down all connections."""
         self._stopped = True
         with suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)

@@ -161,8 +161,10 @@ class Standard:
             return self._write_at(a, 0, len(self._register(a)[0]), 0)
 
     def _read_columns(self, a: Arguments) -> Result:
-        """The elements of whole arrays, one array after the other: little-endian numbers of 1, 2, 4
-        or 8 bytes, the least that its elements fit into."""
+        """Return the elements of whole arrays, one array after the other.
+
+        They are little-endian numbers of 1, 2, 4 or 8 bytes, whichever fits the array's elements.
+        """
         with self.device.lock:
             arrays = [self._register({2: name})[0] for name in a.get(1, [])]
             if sum(array.nbytes for array in arrays) > limits.COLUMNS_BYTES:
@@ -172,7 +174,7 @@ class Standard:
         return STRING, b"".join(columns)
 
     def _fill_columns(self, a: Arguments) -> Result:
-        """One value into a range of elements of each array."""
+        """Write one value into a range of elements of each array."""
         with self.device.lock:
             for name in a.get(1, []):
                 self._write_at({2: name}, a.get(2, 0), a.get(3, 0), a.get(4, 0))

@@ -1,4 +1,4 @@
-"""BMv2's service "standard": state as a whole, parameters of hashes, learning lists."""
+"""BMv2's service "standard": the state of a switch, parameters of hashes, learning lists."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from testbed.softswitch.server.thrift_values import (
 
 FORM = "06062016_0"  # of BMv2's saved states
 KINDS = ("range", "valid", "exact", "lpm", "ternary", "optional")
-"""Match kinds in the order in which BMv2 puts a key together."""
+"""Match kinds in the order in which BMv2 concatenates the fields of a key."""
 GROUP = 1 << 24  # of a reference to a member or group
 NOWHERE = "__NULL__"  # the end of a control block
 MILLISECOND = 1_000_000  # ns
@@ -56,8 +56,10 @@ class State:
     # ---- all of it ----
 
     def _reset(self, a: Arguments) -> Result:
-        """Begin anew, but for what BMv2 keeps: mirror sessions, value sets, parameters of CRCs and
-        digests. The entries that the program declares are gone, too, as in BMv2."""
+        """Reset the state, including const entries, except what BMv2 keeps.
+
+        It keeps mirror sessions, value sets, parameters of CRCs and digests.
+        """
         with self.device.lock:
             old = self.device.pipeline
             if old is None:
@@ -76,8 +78,10 @@ class State:
         return NOTHING
 
     def _serialize(self, a: Arguments) -> Result:
-        """Tables, action profiles and meters in BMv2's form, but the program's MD5 in hex: BMv2
-        writes its 16 bytes, on which its own client dies."""
+        """Return tables, action profiles and meters in BMv2's format.
+
+        The program's MD5 is in hexadecimal; BMv2 writes 16 bytes, with which its own client fails.
+        """
         with self.device.lock:
             pipeline = self.device.pipeline
             lines = [FORM]
@@ -97,8 +101,10 @@ class State:
     # ---- hashes ----
 
     def _set_crc(self, a: Arguments, width: int | None) -> Result:
-        """Set the parameters of a custom CRC; ``width`` None: the key of a Toeplitz hash, which no
-        program of v1model has."""
+        """Set the parameters of a custom CRC of ``width`` bits.
+
+        ``width`` None means the key of a Toeplitz hash, which no v1model program has.
+        """
         name, given = text(a, 2), a.get(3, {})
         with self.device.lock:
             pipeline = self.device.pipeline
@@ -131,7 +137,7 @@ class State:
         return pipeline, pipeline.digests.named(lists[a.get(2, 0)].name)
 
     def _acknowledge(self, a: Arguments) -> Result:
-        """Acknowledge a list that was sent, or the samples of it that the argument 4 numbers."""
+        """Acknowledge a list that was sent, or those of its samples that argument 4 lists."""
         with self.device.lock:
             pipeline, digest = self._digest(a)
             if digest is not None:
@@ -180,7 +186,7 @@ def _saved(pipeline: Pipeline, timeouts: dict[str, dict[int, int]]) -> Iterator[
 
 
 def _uses(switch: Switch, profile: str) -> tuple[list[int], list[int]]:
-    """How often each member and each group of an action profile is used."""
+    """Return how often each member and each group of an action profile is used."""
     one = switch.action_profile(profile)
     used: Counter[tuple[str, int | None]] = Counter(
         ("member", m) for members in one.groups.values() for m in members
@@ -284,7 +290,7 @@ def _value(k: KeyField, match: object) -> int:
 
 
 def _mask(k: KeyField, match: object) -> int:
-    """Return the mask of a field, of a range its end."""
+    """Return the mask of a field; for a range, return its last value."""
     full = (1 << k.width) - 1
     if k.match == "optional" or not isinstance(match, tuple):
         return 0 if match is None else full

@@ -64,7 +64,7 @@ class SimpleSwitch:
 
     @staticmethod
     def _status(call) -> Result:
-        """What the older calls say of success and failure."""
+        """Run a call and return 0 for success or 1 for failure, as BMv2's older calls do."""
         try:
             call()
         except BmError:
@@ -86,7 +86,7 @@ class SimpleSwitch:
         return dict(self._mirrors)
 
     def restore(self, sessions: dict[int, tuple[int | None, int]]) -> None:
-        """Make mirror sessions again in a new pipeline."""
+        """Create the mirror sessions again in a new pipeline."""
         for session, (port, group) in sessions.items():
             self._add(session, {2: group} if port is None else {1: port, 2: group})
 
@@ -153,7 +153,7 @@ class _Node:
 
 @dataclass
 class _Books:
-    """What Thrift's clients have made of groups and nodes in one pipeline."""
+    """The groups, nodes and link aggregation groups that clients created in one pipeline."""
 
     groups: dict[int, list[int]] = field(default_factory=dict)  # nodes, by group
     nodes: dict[int, _Node] = field(default_factory=dict)
@@ -162,14 +162,14 @@ class _Books:
 
 
 def _bits(text_: str) -> list[int]:
-    """Positions of the ones, counted from the right."""
+    """Return the positions of the ones in a text of binary digits, counted from the right."""
     if set(text_) - set("01"):
         raise BmError(MulticastErrorCode.ERROR)
     return [i for i, c in enumerate(reversed(text_)) if c == "1"]
 
 
 def _ports(text_: str) -> list[int]:
-    """Return the ports of a map."""
+    """Return the ports of a port map, a text of binary digits, at most port 511."""
     ports = _bits(text_)
     if max(ports, default=0) > 511:
         raise BmError(MulticastErrorCode.ERROR)
@@ -210,7 +210,7 @@ class Multicast:
         return locked
 
     def _install(self, group: int) -> None:
-        """Tell the switch what a group copies to."""
+        """Set the copies of a multicast group in the switch."""
         copies: list[tuple[int, int]] = []
         for h in self._books.groups.get(group, []):
             node = self._books.nodes[h]
@@ -226,7 +226,7 @@ class Multicast:
             raise BmError(MulticastErrorCode.ERROR) from None
 
     def _change(self, groups: Iterable[int], undo: Callable[[], object]) -> None:
-        """Tell the switch of groups that have changed; what it refuses is undone in all of them."""
+        """Set changed groups in the switch; if it refuses one, undo the change in all of them."""
         try:
             for group in groups:
                 self._install(group)

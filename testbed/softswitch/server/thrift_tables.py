@@ -91,7 +91,7 @@ class Tables:
         self.calls: dict[str, Call] = {n: self._guarded(n, c) for n, c in names.items()}
 
     def _guarded(self, name: str, call: Callable[[Pipeline, Arguments], Result]) -> Call:
-        """A call with the switch to itself, whose refusals are BMv2's codes."""
+        """Return a call that holds the locks and reports errors with BMv2's codes."""
 
         def guarded(a: Arguments) -> Result:
             with self.device.lock:
@@ -114,7 +114,7 @@ class Tables:
 
     @staticmethod
     def _state_of(pipeline: Pipeline, table: str) -> TableState | None:
-        """What P4Runtime knows of a table whose entries may time out."""
+        """Return P4Runtime's state of a table whose entries may time out, else None."""
         states = (s for s in pipeline.tables.values() if s.config.name == table)
         return next((s for s in states if s.config.definition.aged), None)
 
@@ -171,7 +171,7 @@ class Tables:
 
     @staticmethod
     def _priority(table: Table, options: Arguments) -> int | None:
-        """BMv2's is the other way round: the smallest wins."""
+        """Return the switch's priority for BMv2's, in which the smallest wins; None without one."""
         if table.layout.kind != "ternary":
             return None
         return MAX_PRIORITY - max(0, min(options.get(1, 0), MAX_PRIORITY - 1))
@@ -223,8 +223,10 @@ class Tables:
         return NOTHING
 
     def _set_timeout(self, p: Pipeline, a: Arguments) -> Result:
-        """Set an entry's idle timeout. Its end is told to P4Runtime's controller, for which the
-        table must be in the P4Info."""
+        """Set an entry's idle timeout, which is reported to P4Runtime's controller.
+
+        The table must be in the P4Info.
+        """
         handle = self._handle(a)
         self._table(p, a).last_hit(handle)
         state = self._state_of(p, text(a, 2))
@@ -283,7 +285,7 @@ class Tables:
 
     @staticmethod
     def _param(kind: str, width: int, value: Any) -> Result:
-        """BmMatchParam."""
+        """Return a match element as a struct BmMatchParam of BMv2."""
 
         def octets(v: int) -> bytes:
             return v.to_bytes((width + 7) // 8, "big")
@@ -309,7 +311,7 @@ class Tables:
         return struct((1, I32, 1), (2, STRING, action), (3, *listed(STRING, data)))
 
     def _entry_structs(self, p: Pipeline, table: Table, entries: Sequence[Entry]) -> list[Result]:
-        """BmMtEntry of each entry."""
+        """Return each entry as a struct BmMtEntry of BMv2."""
         state = self._state_of(p, table.name)
         stored = {s.handle: s for s in state.entries.values() if s.timeout_ns} if state else {}
         out: list[Result] = []

@@ -1,4 +1,4 @@
-"""Thrift's binary protocol for BMv2's calls: values in, values out, errors by their code."""
+"""Reads and writes the values of BMv2's calls in Thrift's binary protocol; error codes."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class RegisterErrorCode(IntEnum):
 
 
 class MeterErrorCode(IntEnum):
-    """BMv2's ``MeterOperationErrorCode``."""
+    """Why a call on a meter failed: BMv2's ``MeterOperationErrorCode``."""
 
     INVALID_METER_NAME = 1
     INVALID_INDEX = 2
@@ -53,14 +53,14 @@ class MeterErrorCode(IntEnum):
 
 
 class ValueSetErrorCode(IntEnum):
-    """BMv2's ``ParseVSetOperationErrorCode``."""
+    """Why a call on a value set failed: BMv2's ``ParseVSetOperationErrorCode``."""
 
     INVALID_PARSE_VSET_NAME = 1
     ERROR = 2
 
 
 class LearnErrorCode(IntEnum):
-    """BMv2's ``LearnOperationErrorCode``."""
+    """Why a call on a learning list failed: BMv2's ``LearnOperationErrorCode``."""
 
     INVALID_LIST_ID = 1
     INVALID_LIST_NAME = 2
@@ -68,7 +68,7 @@ class LearnErrorCode(IntEnum):
 
 
 class CrcErrorCode(IntEnum):
-    """BMv2's ``CrcErrorCode``; of Toeplitz hashes, too."""
+    """Why a call on a CRC or Toeplitz hash failed: BMv2's ``CrcErrorCode``."""
 
     INVALID_CALCULATION_NAME = 1
     WRONG_TYPE_CALCULATION = 2
@@ -76,7 +76,7 @@ class CrcErrorCode(IntEnum):
 
 
 class SwapErrorCode(IntEnum):
-    """BMv2's ``SwapOperationErrorCode``."""
+    """Why a swap of programs failed: BMv2's ``SwapOperationErrorCode``."""
 
     CONFIG_SWAP_DISABLED = 1
     ONGOING_SWAP = 2
@@ -84,26 +84,26 @@ class SwapErrorCode(IntEnum):
 
 
 class DeviceErrorCode(IntEnum):
-    """BMv2's ``DevMgrErrorCode``."""
+    """Why a call on a port failed: BMv2's ``DevMgrErrorCode``."""
 
     ERROR = 1
 
 
 class IdErrorCode(IntEnum):
-    """BMv2's ``IdLookupErrorCode``."""
+    """Why a look-up of an id by name failed: BMv2's ``IdLookupErrorCode``."""
 
     INVALID_RESOURCE_TYPE = 0
     INVALID_RESOURCE_NAME = 1
 
 
 class MirrorErrorCode(IntEnum):
-    """BMv2's ``MirroringOperationErrorCode``."""
+    """Why a call on a mirror session failed: BMv2's ``MirroringOperationErrorCode``."""
 
     SESSION_NOT_FOUND = 1
 
 
 class MulticastErrorCode(IntEnum):
-    """BMv2's ``McOperationErrorCode``."""
+    """Why a call on a multicast group failed: BMv2's ``McOperationErrorCode``."""
 
     TABLE_FULL = 1
     INVALID_MGID = 2
@@ -148,7 +148,7 @@ def read_struct(p: Any) -> Arguments:
 
 
 def struct(*fields: tuple[int, Any, Any]) -> Result:
-    """A struct of (number, type, value); fields that are None are left out."""
+    """Return a struct of (number, type, value); fields that are None are left out."""
     return STRUCT, [f for f in fields if f[2] is not None]
 
 
