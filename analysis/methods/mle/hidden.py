@@ -3,28 +3,29 @@
 A flow with w equal-cost paths, a packets that arrived and k lost has the likelihood
 (1/w) sum_p exp(-a X_p) (1 - exp(-X_p))^k.
 
-A flow that was only reported because it lost packets is scored given that some path of its ToRs
-made it lose some: it has a known path and is divided by (1/w) sum_p (1 - exp(-n X_p)).
+A flow that was reported only because it lost packets is scored given that it lost some on one of
+the paths between its ToRs: its likelihood is that of its known path, divided by
+(1/w) sum_p (1 - exp(-n X_p)).
 
-Alike flows of a set add up: it has some tens of kinds of them, however many flows there are.
+Similar flows of a set are merged, so that a set has a few dozen kinds, however many flows it has.
 
 **Pairs of ToRs.** Their paths are not listed. A path of a pair is a climb of its source and,
 backwards, one of its destination to the same top switch (`testbed.fabric.ecmp`). Only links that
-may be blamed matter one by one: climbs without any to one top are alike, and what arrived over the
-other links is, to first order, an equal share of each pair's packets. So for each top that such
-links lead to a pair has a path for each two climbs over them, and for each such climb one for all
-alike others that it may meet; and one for the rest.
+may be blamed have to be told apart. Climbs to the same top without such a link are equal, and the
+packets that arrived over other links are, to first order, equal shares of each pair's packets. So
+for each top that such links lead to, a pair has one path for every two climbs over them, and one
+for each such climb with all equal others; one more path stands for the rest.
 
-**Loss-free flows.** Where their packets arrived is worked out from the rates, and the rates from
-that, in turns (an EM). Such a flow has the likelihood (1/w) sum_p exp(-a X_p). If q_p = exp(-a X_p)
-/ sum_p' exp(-a X_p') is its share of path p at the present rates, then sum_p q_p (-a X_p) is, but
-for what does not depend on the rates, a lower bound of the logarithm that touches it there
-(Jensen). So with a q_p packets that arrived on each path the problem is that of known paths, and
-whatever gains there gains at least as much in truth: rates, shares and rates again, in turns, climb
-to a peak.
+**Loss-free flows.** The paths of their packets are estimated from the rates, and the rates from
+these, in turns (expectation-maximisation). Such a flow has the likelihood (1/w) sum_p exp(-a X_p).
+If q_p = exp(-a X_p) / sum_p' exp(-a X_p') is its share of path p at the present rates, then sum_p
+q_p (-a X_p) is, up to a constant, a lower bound of the logarithm that touches it there (Jensen). So
+with a q_p packets that arrived on each path the problem is that of known paths, and a gain in it is
+at least as large a gain in the true likelihood: the turns climb to a peak.
 
-The turns begin from equal shares. These have too many packets arrive over a lossy link, as flows
-without loss mostly missed it: its rate begins too low by up to a half, and none is blamed for that.
+The turns begin with equal shares. These let too many packets arrive over a lossy link, which
+loss-free flows mostly avoided: its rate begins too low by up to a half, and no link is blamed for
+this.
 """
 
 from __future__ import annotations
@@ -49,11 +50,11 @@ from testbed.fabric.paths import pointers
 SingleArray = npt.NDArray[np.float32]
 
 GIVEN = -1.0
-"""The ``lost`` of an entry that is a divisor: that of flows reported for their loss."""
+"""The value of ``lost`` that marks an entry as the divisor of flows reported for their loss."""
 
 
 class HiddenFlows(NamedTuple):
-    """Sets of possible paths over units, and the flows of each, alike ones together.
+    """Sets of possible paths over units, and the flows of each set, similar ones merged.
 
     Set g is the paths ``set_ptr[g]:set_ptr[g + 1]``, path p the units
     ``units[path_ptr[p]:path_ptr[p + 1]]``; it stands for ``many[p]`` alike ones. The set's flows
@@ -73,7 +74,7 @@ class HiddenFlows(NamedTuple):
 
     @classmethod
     def join(cls, parts: Sequence[HiddenFlows]) -> HiddenFlows | None:
-        """The sets of all parts that have some; None if none has."""
+        """Return the sets of all parts as one object; None if no part has a set."""
         parts = [part for part in parts if len(part.set_ptr) > 1]
         if len(parts) < 2:
             return parts[0] if parts else None
@@ -93,17 +94,18 @@ class HiddenFlows(NamedTuple):
 def sum_up(
     n_sets: int, of: LongArray, arrived: FloatArray, lost: FloatArray, times: FloatArray
 ) -> tuple[LongArray, FloatArray, FloatArray, FloatArray]:
-    """Alike flows of a set together: their ``flow_ptr``, ``arrived``, ``lost``, ``times``.
+    """Merge similar flows of each set; return their ``flow_ptr``, ``arrived``, ``lost``, ``times``.
 
-    Flows of one set are alike if they lost equally many packets (beyond 4: up to 1.4 times)
-    and what arrived differs by less than a factor of two; they are taken for flows of their mean.
+    Flows of one set are similar if they lost equally many packets (above 4: up to 1.4 times as
+    many) and the packets that arrived differ by less than a factor of two; their means are stored.
     """
     return _sum_up(n_sets, of, arrived, lost, times)
 
 
 @kernel
 def _kind(arrived, lost):
-    """The number of a flow's kind: what it lost, then what arrived of it."""
+    """Return the number of a flow's kind, which encodes the packets it lost and those that
+    arrived."""
     size = 0
     if arrived > 0.0:
         size = min(int(np.log2(max(arrived, 1.0))) + 1, 63)
@@ -152,14 +154,14 @@ MOST_BYTES = 8_000_000_000
 
 @dataclass(frozen=True)
 class PairFlows:
-    """Flows between two ToRs: the pair of each, what arrived and what was lost.
+    """F flows between N pairs of ToRs.
 
     Attributes:
         ecmp: The climbs of the fabric.
         src, dst: The two ToRs of each pair, int32[N], never the same.
         of: The pair of each flow, int64[F].
-        arrived, lost: float64[F].
-        weight: Of each flow.
+        arrived, lost: Packets of each flow, float64[F].
+        weight: The weight of every flow in the likelihood.
     """
 
     ecmp: Ecmp
@@ -171,20 +173,21 @@ class PairFlows:
     weight: float
 
     def _lists(self) -> tuple[LongArray, LongArray, LongArray]:
-        """Of each pair the climbs of its source and of its destination, ``tor * (top + 1) + tier``,
-        and how many paths it has."""
+        """Return, for each pair, the lists of climbs of its source and of its destination, numbered
+        ``tor * (top + 1) + tier``, and its number of paths: int64[N] each."""
         tier = self.ecmp.turn[self.src, self.dst].astype(np.int64)
         each = self.ecmp.top + 1
         width = self.ecmp.width[self.src, self.dst].astype(np.int64)
         return self.src * np.int64(each) + tier, self.dst * np.int64(each) + tier, width
 
     def used(self) -> PairPaths:
-        """The paths of the pairs that have flows."""
+        """Return the equal-cost paths of the pairs that have flows."""
         pair = np.unique(self.of)
         return PairPaths(self.ecmp, self.src[pair], self.dst[pair])
 
     def mark(self, same: WordArray) -> None:
-        """Add what tells links apart, see `analysis.methods.mle.problem.marks`."""
+        """Add to ``same``, uint64[n_links], the marks that tell links apart, see
+        `analysis.methods.mle.problem.marks`."""
         used = np.bincount(self.of, minlength=len(self.src)) > 0
         for way, lists in enumerate(self._lists()[:2]):
             on = np.zeros(self.ecmp.fabric.n_tors * (self.ecmp.top + 1), np.bool_)
@@ -192,7 +195,8 @@ class PairFlows:
             _mark(way, self.ecmp.ptr, self.ecmp.climbs.ptr, self.ecmp.climbs.links, on, same)
 
     def arrivals(self) -> FloatArray:
-        """Packets that arrived over each link if every climb was taken alike: float64[n_links]."""
+        """Return the packets that arrived over each link if all climbs were taken equally:
+        float64[n_links]."""
         up, down, _ = self._lists()
         packets = self.weight * np.bincount(self.of, self.arrived, len(self.src))
         arrived = np.zeros(self.ecmp.fabric.n_links)
@@ -203,7 +207,7 @@ class PairFlows:
         return arrived
 
     def over(self, units: Units, candidate: BoolArray) -> HiddenFlows:
-        """The flows of pairs that a unit which may be blamed (bool[U]) is on the paths of.
+        """Return the flows of pairs with a path over a unit that may be blamed (bool[U]).
 
         Raises:
             MissingTelemetry: The paths would take more than `MOST_BYTES`.
@@ -270,8 +274,8 @@ def _arrive(way, tier_ptr, ptr, links, total, arrived):
 
 @njit
 def _lossy_climbs(way, tier_ptr, end, ptr, links, unit, candidate):
-    """The climbs over units that may be blamed: where those of each list begin, their last switch,
-    and where the units of each begin."""
+    """Return the climbs over units that may be blamed: where those of each list begin, the last
+    switch of each, where its units begin, and these units."""
     tiers = tier_ptr.shape[1] - 1
     lists = np.zeros(len(tier_ptr) * tiers + 1, np.int64)
     tops = np.empty(len(end), np.int32)
@@ -297,7 +301,7 @@ def _lossy_climbs(way, tier_ptr, end, ptr, links, unit, candidate):
 
 @njit(inline="always")
 def _run(tops, i, last, top):
-    """The end of the run of climbs from ``i`` that lead to a top."""
+    """Return the end of the run of consecutive climbs from ``i`` on that lead to ``top``."""
     while i < last and tops[i] == top:
         i += 1
     return i
@@ -305,8 +309,8 @@ def _run(tops, i, last, top):
 
 @kernel
 def _count(up, down, reach, a, b, count, entries, covered):
-    """Of each pair its paths over units, alike ones counted once, the units on these, and how many
-    paths they stand for."""
+    """Count for each pair its distinct paths over units, the units on them, and the paths that they
+    stand for."""
     tiers = (len(a[0]) - 1) // len(reach)
     for p in range(len(up)):
         src, dst = up[p] // tiers, down[p] // tiers
@@ -332,7 +336,7 @@ def _count(up, down, reach, a, b, count, entries, covered):
 
 @njit(inline="always")
 def _write(side, climb, over, at):
-    """The units of a climb: where the next ones go."""
+    """Write the units of a climb to ``over`` from ``at`` on; return the end."""
     for e in range(side[2][climb], side[2][climb + 1]):
         over[at] = side[3][e]
         at += 1
@@ -341,7 +345,7 @@ def _write(side, climb, over, at):
 
 @kernel
 def _fill(up, down, reach, rest, a, b, set_ptr, path_ptr, over, many):
-    """Write the paths of each pair over units, and last the one that stands for all others."""
+    """Write the paths of each pair over units; its last path stands for all others."""
     at = path = 0
     tiers = (len(a[0]) - 1) // len(reach)
     for p in range(len(up)):
@@ -393,7 +397,8 @@ def explain_loss_free(
     fault_rate: float,
     penalty: float | None,
 ) -> Problem:
-    """As `analysis.methods.mle.search.explain`, where no flow of a hidden path lost packets."""
+    """Return the explanation as `analysis.methods.mle.search.explain` does, with loss-free flows
+    of hidden paths."""
     first = rows.arrived + expected_arrivals(hidden, np.zeros(len(size)))
     known = rows._replace(arrived=first)
     found = explain(known, size, candidate, fault_rate=fault_rate, penalty=penalty)
@@ -404,7 +409,8 @@ def explain_loss_free(
 
 
 def expected_arrivals(hidden: HiddenFlows, x: FloatArray) -> FloatArray:
-    """Packets of loss-free flows that arrived over each unit, given the rates: float64[U] both."""
+    """Return the packets of loss-free flows that are expected to have arrived over each unit, given
+    the rates x: float64[U]."""
     arrived = np.zeros(len(x))
     widest = int(np.diff(hidden.set_ptr).max(initial=0))
     _share_out(hidden, x, np.zeros(widest), np.zeros(widest), arrived)
@@ -413,7 +419,7 @@ def expected_arrivals(hidden: HiddenFlows, x: FloatArray) -> FloatArray:
 
 @kernel
 def _share_out(h, x, rate, over, arrived):
-    """``rate`` and ``over`` are room for the rates of a set's paths and what arrived over each."""
+    """Add to ``arrived`` what `expected_arrivals` returns. ``rate`` and ``over`` are scratch."""
     for g in range(len(h.set_ptr) - 1):
         first = h.set_ptr[g]
         n = h.set_ptr[g + 1] - first

@@ -1,4 +1,4 @@
-"""The likelihood of known and hidden paths together, along one unit's rate, and moves that keep it.
+"""The likelihood of known and hidden paths together, along one unit's rate, and its updates.
 
 A path's rate is X_p = mean * hops + sum of the x of its blamed units: healthy links are taken to
 lose all alike here. A flow of a packets that arrived and k that were lost, on one of w paths, adds
@@ -38,13 +38,14 @@ from testbed.compiled import kernel, njit
 from testbed.fabric.paths import pointers
 
 NOTHING = 30.0
-"""Nats by which a term is less than a sum that it does not change."""
+"""A term that is smaller by so many nats than the largest does not change the sum."""
 
 MOST = 30.0
-"""Packets times rate up to which a unit's rate is one factor of a loss-free flow's terms."""
+"""The limit of packets times rate up to which a unit's rate is one factor of a loss-free flow's
+terms."""
 
 CLEAN = 1e-12
-"""Rates below are what rounding left of 0."""
+"""Rates below this are 0 up to rounding."""
 
 
 class Mixture(NamedTuple):
@@ -82,7 +83,7 @@ class Mixture(NamedTuple):
 
 
 def make_mixture(rows: Rows, size: FloatArray, hidden: HiddenFlows) -> Mixture:
-    """Nothing blamed yet; the mean is to be set, see `set_mean`."""
+    """Return a mixture with no unit blamed; the caller sets the mean, see `set_mean`."""
     n_paths = len(hidden.many)
     over_ptr, over = _paths_over(len(size), hidden.path_ptr, hidden.units)
     row_hops = np.bincount(
@@ -119,7 +120,7 @@ def make_mixture(rows: Rows, size: FloatArray, hidden: HiddenFlows) -> Mixture:
 
 @njit
 def _paths_over(n_units, path_ptr, units):
-    """The paths that each unit is on, ascending, and where those of each begin."""
+    """Return where the paths of each unit begin, and the paths of all units, ascending."""
     over_ptr = np.zeros(n_units + 1, np.int64)
     for e in range(path_ptr[-1]):
         over_ptr[units[e] + 1] += 1
@@ -133,8 +134,8 @@ def _paths_over(n_units, path_ptr, units):
 
 
 def _by_size(hidden: HiddenFlows) -> tuple[HiddenFlows, IntArray]:
-    """Loss-free flows of all sets with sizes within a factor of two taken for flows of their mean,
-    and the number of each size, -1 of other flows."""
+    """Replace the sizes of loss-free flows that agree within a factor of two by their mean; return
+    also the number of each flow's size, -1 for other flows."""
     free = (hidden.lost == 0.0) & (hidden.arrived >= 1.0)
     size = np.minimum(np.log2(np.maximum(hidden.arrived, 1.0)).astype(np.int32), SIZES - 1)
     packets = np.bincount(size[free], (hidden.times * hidden.arrived)[free], SIZES)
@@ -145,10 +146,10 @@ def _by_size(hidden: HiddenFlows) -> tuple[HiddenFlows, IntArray]:
 
 
 RATES = 12
-"""The most rates that `gains_at` takes."""
+"""The most rates that `gains_at` accepts in one call."""
 
 SIZES, SHARES = 64, 4
-"""Sizes of loss-free flows, and the shares of their paths over a unit that are told apart."""
+"""How many sizes of loss-free flows, and shares of their paths over a unit, are distinguished."""
 
 
 @njit(inline="always")
@@ -158,7 +159,7 @@ def _log_losing(rate):
 
 @njit(inline="always")
 def _term(arrived, lost, rate, log_losing):
-    """The logarithm of a path's term, given that of 1 - e^-rate."""
+    """Return the logarithm of a path's term, given the logarithm of 1 - e^-rate."""
     if lost < 0.0:
         return np.log(-np.expm1(-arrived * rate))
     return lost * log_losing - arrived * rate
@@ -166,7 +167,7 @@ def _term(arrived, lost, rate, log_losing):
 
 @kernel
 def _sum_set(g, mix):
-    """Bring the sums of a set's flows up to date. Uses ``room[:2]``."""
+    """Update the sums over paths of a set's flows. ``room[:2]`` is used as scratch."""
     hidden = mix.hidden
     first, n = hidden.set_ptr[g], hidden.set_ptr[g + 1] - hidden.set_ptr[g]
     rates, logs = mix.room[0], mix.room[1]
@@ -188,8 +189,8 @@ def _sum_set(g, mix):
 
 @kernel
 def set_mean(mean, mix):
-    """Take ``mean`` for the rate of healthy links; returns the log-likelihood of all, less the
-    number of paths of each set."""
+    """Set the rate of healthy links to ``mean``; return the log-likelihood of all observations,
+    without the constant of the number of paths of each set."""
     mix.mean[0] = mean
     value = 0.0
     for i in range(len(mix.x)):
@@ -209,7 +210,7 @@ def set_mean(mean, mix):
 
 @kernel
 def change(i, new, mix, current):
-    """Set x of unit i; ``current`` bool[U] becomes false where this is felt."""
+    """Set the rate of unit i; ``current``, bool[U], becomes False for units that this affects."""
     by = new - mix.x[i]
     mix.x[i] = new
     for e in range(mix.unit_ptr[i], mix.unit_ptr[i + 1]):
@@ -256,8 +257,8 @@ def _classes(begin, i, mix):
 
 @kernel
 def _log_left(g, f, begin, end, mix):
-    """The logarithm of the sum of flow f over the paths of set g but those of ``over[begin:end]``,
-    as a share of the whole sum."""
+    """Return the logarithm of the share of flow f's sum that is on paths of set g other than
+    ``over[begin:end]``."""
     hidden, base = mix.hidden, mix.mean[0] * mix.hidden.hops[g]
     for e in range(begin, end):
         mix.on[mix.over[e]] = True
@@ -278,8 +279,8 @@ def _log_left(g, f, begin, end, mix):
 
 @kernel
 def _flow_gains(f, bottom, n, n_rates, rates, base, mix, gain):
-    """Add what flow f gains at each rate to ``gain``; ``bottom`` is the logarithm of its share on
-    other paths, ``room`` as `gains_at` has filled it."""
+    """Add flow f's gain at each rate to ``gain``; ``bottom`` is the logarithm of its share on other
+    paths, and `gains_at` has filled ``room``."""
     hidden = mix.hidden
     arrived, lost, times = hidden.arrived[f], hidden.lost[f], hidden.times[f]
     sign = -times if lost < 0.0 else times
@@ -299,8 +300,8 @@ def _flow_gains(f, bottom, n, n_rates, rates, base, mix, gain):
 
 @kernel
 def _put_off(f, mine, mix):
-    """Count loss-free flow f with those of its size of which the same share ``mine`` is on paths
-    over a unit; says if there was a place."""
+    """Count loss-free flow f with those of equal size and equal share ``mine`` on paths over a
+    unit; return False if no place is free for it."""
     if mix.size_of[f] < 0:
         return False
     for at in range(SHARES * mix.size_of[f], SHARES * mix.size_of[f] + SHARES):
@@ -329,8 +330,8 @@ def _free_gains(flows, mine, arrived, x, rates, n_rates, gain):
 
 @kernel
 def gains_at(i, rates, n_rates, mix, gain):
-    """Log-likelihood gained, into ``gain``, if unit i had each of the first rates instead of its
-    own, with the others held."""
+    """Write to ``gain`` the gain in log-likelihood if unit i had each of the first ``n_rates``
+    rates instead of its own, with all other rates fixed."""
     gain[:n_rates] = 0.0
     for j in range(n_rates):
         by = rates[j] - mix.x[i]
@@ -371,8 +372,8 @@ def gains_at(i, rates, n_rates, mix, gain):
 
 
 class Start(NamedTuple):
-    """The classes that known paths blame, highest rate first: class c is the units
-    ``units[ptr[c]:ptr[c + 1]]``, which lose ``rate[c]`` together."""
+    """The classes that known paths blame, highest rate first: class c has the units
+    ``units[ptr[c]:ptr[c + 1]]``, whose rates add up to ``rate[c]``."""
 
     ptr: LongArray
     units: IntArray
@@ -380,15 +381,16 @@ class Start(NamedTuple):
 
 
 def nothing() -> Start:
+    """Return a start without any class."""
     return Start(np.zeros(1, np.int64), np.zeros(0, np.int32), np.zeros(0))
 
 
 def start_from(
     known: Sequence[Observed], units: Units, *, fault_rate: float, penalty: float | None
 ) -> Start:
-    """What observations over known paths blame, in classes of the ``units`` of all that was seen.
+    """Return what observations over known paths blame, as classes of ``units``.
 
-    Arguments as `analysis.methods.mle.search.explain`'s; penalty None is learned as there.
+    The other arguments are those of `analysis.methods.mle.search.explain`.
     """
     parts = [Observed.join([part]) for part in known]
     if not any(len(part.sent) for part in parts):
@@ -415,7 +417,7 @@ def start_from(
 
 @kernel
 def add_up(mix):
-    """The rate of each hidden path, of those of its units."""
+    """Set the rate of each hidden path to the sum of its units' rates."""
     hidden = mix.hidden
     for p in range(len(mix.rate)):
         mix.rate[p] = 0.0
@@ -424,7 +426,7 @@ def add_up(mix):
 
 
 def fit_mean(mix: Mixture, low: float, high: float) -> float:
-    """Set the mean to the likeliest of a range, to within 1 %."""
+    """Set the mean to the most likely value of a range, to within 1 %, and return it."""
     from scipy.optimize import minimize_scalar  # takes long to load, and few runs need it
 
     found: Any = minimize_scalar(

@@ -90,15 +90,16 @@ FEW = 20_000  # units on rows, that take less time than to tell their components
 
 
 def penalty_of(links: float, blamed: int = 0) -> float:
-    """Nats that one more blamed link must gain than those that are ``blamed``: to have been picked
-    among so many, any number of faulty links being as likely as any other, and for its `RATE`.
-    What gains less may be blamed in a `analysis.methods.mle.search`."""
+    """Return the nats that one more blamed link must gain beside the ``blamed`` ones: the cost of
+    its choice among ``links``, every number of faulty links being equally likely, and `RATE`. The
+    second look may blame links that gain less."""
     return max(math.log(max(links - blamed, 1) / (blamed + 1)), 0.0) + RATE
 
 
 def suspects(lost: FloatArray, arrived: FloatArray, fault_rate: float) -> BoolArray:
-    """The units that may be blamed at all: with all that was ``lost`` on paths over a unit, and
-    what ``arrived`` over it, its rate must not be clearly below that of a fault. All of [U]."""
+    """Return which units may be blamed, bool[U]: those whose rate would not be clearly below that
+    of a fault if they had lost all packets ``lost`` on paths over them. ``lost`` and ``arrived``,
+    float64[U], are packets."""
     usual = -math.log1p(-fault_rate) * arrived
     logs = np.log(np.maximum(lost, 1e-300)) - np.log(np.maximum(usual, 1e-300))
     return (lost > 0) & ((lost >= usual) | (lost * logs - lost + usual < LENIENT))
@@ -112,10 +113,10 @@ def explain(
     fault_rate: float,
     penalty: float | None,
 ) -> Problem:
-    """The explanation: rates, blamed units, and evidence in nats, see `Problem`.
+    """Return the explanation of observations: rates, blamed units and evidence, see `Problem`.
 
-    ``gains`` of a blamed unit is what its release would cost, of another what blaming it would
-    still gain. ``law[0]`` is the mean rate of healthy links.
+    ``gains``, in nats, is what the release of a blamed unit would cost, or what blaming another
+    unit would gain. ``law[0]`` is the mean rate of healthy links.
 
     Args:
         rows: What was observed over known paths.
@@ -162,17 +163,17 @@ def explain(
 
 
 def _run(parts: Components | None, function: Callable[..., Any], *arguments: Any) -> None:
-    """Call a compiled function for each part of a problem, its last argument, or for the whole."""
+    """Call a compiled function, whose last argument is a problem, for each of its parts, or for the
+    whole problem if there are no parts."""
     function(*arguments) if parts is None else parts.run(function, *arguments)
 
 
 def resume(
     s: Problem, arrived: FloatArray, *, penalty: float | None, doubtful: bool = False
 ) -> bool:
-    """Search on, under the law as it is, if ``arrived`` float64[U] packets did over each unit. Says
-    whether what is blamed has changed, or a rate of it by more than 1 %. ``penalty`` is as
-    `explain`'s; what is ``doubtful`` is acquitted, see
-    `analysis.methods.mle.search.acquit_doubtful`."""
+    """Continue the search under the present law, with ``arrived``, float64[U], as the packets that
+    arrived over each unit. Return whether the blamed units changed, or the rate of one by more than
+    1 %. ``penalty`` is that of `explain`; with ``doubtful``, `acquit_doubtful` is applied."""
     x, blamed = s.x.copy(), s.blamed.copy()
     s.arrived[:] = arrived
     settle_all(COARSE, s)
@@ -187,8 +188,8 @@ def resume(
 
 
 def _narrowing(s: Problem, least: float, parts: Components | None) -> Problem:
-    """Search under ever narrower laws of healthy links; that with the most evidence holds, or the
-    narrowest of those as good."""
+    """Search under ever narrower laws of healthy links; keep the narrowest of those whose evidence
+    is within `AS_GOOD` of the highest."""
     best_s, most = s, -math.inf
     while True:
         _run(parts, search, s)
@@ -211,7 +212,8 @@ def _narrowing(s: Problem, least: float, parts: Components | None) -> Problem:
 
 
 def _learn_penalty(s: Problem, parts: Components | None) -> None:
-    """Search on at the penalty that the number of blamed units makes, until both agree."""
+    """Continue the search with the penalty that follows from the number of blamed units, until both
+    agree."""
     for _ in range(ROUNDS):
         penalty = penalty_of(len(s.x), int(s.blamed.sum()))
         if penalty >= s.law[PENALTY]:
@@ -222,7 +224,7 @@ def _learn_penalty(s: Problem, parts: Components | None) -> None:
 
 
 DOUBTLESS = 20.0
-"""Nats that a blamed unit explains which no price of a rate and of a choice reaches."""
+"""A blamed unit that explains this many nats is certain: no cost of rate and choice is as high."""
 
 HOPEFUL = 0.5
 """The share of the search's price that a unit gains by its peak that may be likely enough."""
@@ -230,7 +232,7 @@ HOPEFUL = 0.5
 
 @kernel
 def _power(low, high, k):
-    """The integral of L^-k from ``low`` to ``high``, times low^(k - 1): that itself may be huge."""
+    """Return the integral of L^-k from ``low`` to ``high``, times low^(k - 1) to keep it small."""
     if k == 1:
         return np.log(high / low)
     return (1.0 - (low / high) ** (k - 1)) / (k - 1)
@@ -290,8 +292,8 @@ def _density_at(x, k, top, s):
 
 @kernel
 def _factor(i, k, top, s):
-    """Blame unit i as well as the k that are, of which the highest rate is ``top``; returns by what
-    factor the evidence is more (the Bayes factor)."""
+    """Blame unit i beside the k blamed units, whose highest rate is ``top``; return the factor by
+    which the evidence rises (the Bayes factor)."""
     before = _around(i, s) - _beyond(i, s)
     gained = blame(i, s) + before - _around(i, s)
     over = width(fallen_on_all(i, s), s.arrived[i] * s.law[FAULT])
@@ -373,8 +375,8 @@ def _second_look(s, factor, open):
 
 @kernel
 def acquit_doubtful(s):
-    """Acquit blamed units that are likelier healthy than not, given that the others are faulty: the
-    search takes a rate to cost what it does at few losses, and of many it is known better."""
+    """Release blamed units that are more likely healthy than faulty, given that the others are
+    faulty. The search assumes the cost of a rate at few losses, which is too low at many."""
     n = len(s.x)
     for i in range(n):
         if not s.blamed[i] or s.gains[i] > DOUBTLESS:
