@@ -28,12 +28,14 @@ class LocalSwitch:
     _profiles: dict[str, LocalProfile] = field(default_factory=dict)
 
     def table(self, name: str) -> LocalTable:
+        """Return the control of a table; raise SoftSwitchError if there is none."""
         if name not in self._tables:
             self.switch.table(name)  # raises
             self._tables[name] = LocalTable(self, name)
         return self._tables[name]
 
     def action_profile(self, name: str) -> LocalProfile:
+        """Return the control of an action profile; raise SoftSwitchError if there is none."""
         if name not in self._profiles:
             self.switch.action_profile(name)  # raises
             self._profiles[name] = LocalProfile(self, name)
@@ -115,12 +117,14 @@ class LocalTable:
         params: Sequence[int] = (),
         priority: int | None = None,
     ) -> int:
+        """Add an entry and return its handle; a lost switch gets it with `restore`."""
         match = tuple(match)
         return self._insert(
             _Entry(match, priority, lambda table: table.add(match, action, params, priority))
         )
 
     def add_group_entry(self, match: Sequence[Any], group: int, priority: int | None = None) -> int:
+        """Add an entry that runs a member of a group; return its handle."""
         match = tuple(match)
         return self._insert(
             _Entry(match, priority, lambda table: table.add_group_entry(match, group, priority))
@@ -134,12 +138,14 @@ class LocalTable:
         return self._next - 1
 
     def delete(self, handle: int) -> None:
+        """Remove the entry with a handle."""
         del self._entries[handle]
         own = self._own.pop(handle, None)
         if own is not None and not self._control.lost:
             self._table.delete(own)
 
     def set_default(self, action: str, params: Sequence[int] = ()) -> None:
+        """Set the action that packets without a matching entry run."""
         self._default = action, tuple(params)
         if not self._control.lost:
             self._table.set_default(action, params)
@@ -182,18 +188,21 @@ class LocalProfile:
         return self._control.switch.action_profile(self._name)
 
     def add_member(self, action: str, params: Sequence[int] = ()) -> int:
+        """Add an action with its parameters as a member; return its number."""
         if not self._control.lost:
             self._profile.add_member(action, params)
         self._members.append((action, tuple(params)))
         return len(self._members) - 1
 
     def add_group(self, members: Sequence[int]) -> int:
+        """Add a group of members and return its number."""
         if not self._control.lost:
             self._profile.add_group(members)
         self._groups.append(list(members))
         return len(self._groups) - 1
 
     def modify_group(self, group: int, members: Sequence[int]) -> None:
+        """Replace the members of a group."""
         if not self._control.lost:
             self._profile.modify_group(group, members)
         self._groups[group] = list(members)

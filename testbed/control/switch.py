@@ -21,41 +21,61 @@ Control = TypeVar("Control", bound="SwitchControl")
 
 
 class TableControl(Protocol):
+    """A table of a switch; matches and parameters are in the order of the P4 program."""
+
     def add(
         self,
         match: Sequence[Any],
         action: str,
         params: Sequence[int] = (),
         priority: int | None = None,
-    ) -> int: ...
+    ) -> int:
+        """Add an entry and return its handle; a ternary one needs a ``priority``."""
+        ...
 
-    def delete(self, handle: int) -> None: ...
+    def delete(self, handle: int) -> None:
+        """Remove the entry with a handle."""
+        ...
 
     def counters(self, handles: Sequence[int]) -> npt.NDArray[np.uint64]:
         """Return the packets and bytes that hit each of n entries, uint64[n, 2]."""
         ...
 
-    def set_default(self, action: str, params: Sequence[int] = ()) -> None: ...
+    def set_default(self, action: str, params: Sequence[int] = ()) -> None:
+        """Set the action that packets without a matching entry run."""
+        ...
 
-    def add_group_entry(
-        self, match: Sequence[Any], group: int, priority: int | None = None
-    ) -> int: ...
+    def add_group_entry(self, match: Sequence[Any], group: int, priority: int | None = None) -> int:
+        """Add an entry that runs a member of a group; return its handle."""
+        ...
 
 
 class ActionProfileControl(Protocol):
-    def add_member(self, action: str, params: Sequence[int] = ()) -> int: ...
+    """An action profile of a switch, with members and groups of them."""
 
-    def add_group(self, members: Sequence[int]) -> int: ...
+    def add_member(self, action: str, params: Sequence[int] = ()) -> int:
+        """Add an action with its parameters as a member; return its number."""
+        ...
 
-    def modify_group(self, group: int, members: Sequence[int]) -> None: ...
+    def add_group(self, members: Sequence[int]) -> int:
+        """Add a group of members and return its number."""
+        ...
+
+    def modify_group(self, group: int, members: Sequence[int]) -> None:
+        """Replace the members of a group."""
+        ...
 
 
 class Tables(Protocol):
     """The tables and action profiles of a switch, by their full P4 names."""
 
-    def table(self, name: str) -> TableControl: ...
+    def table(self, name: str) -> TableControl:
+        """Return the control of the table ``name``."""
+        ...
 
-    def action_profile(self, name: str) -> ActionProfileControl: ...
+    def action_profile(self, name: str) -> ActionProfileControl:
+        """Return the control of the action profile ``name``."""
+        ...
 
 
 class SwitchControl(Tables, Protocol):

@@ -163,6 +163,7 @@ class FatTree(PacketFabric):
     def path_counts(
         self, src_tor: npt.NDArray[np.integer], dst_tor: npt.NDArray[np.integer]
     ) -> npt.NDArray[np.int64]:
+        """Return the number of equal-cost paths of each pair of ToRs (int[N] each), int64[N]."""
         src, dst = self._checked_pairs(src_tor, dst_tor)
         within = np.where(src // self.half == dst // self.half, self.half, self.n_cores)
         return np.where(src == dst, 1, within).astype(np.int64)

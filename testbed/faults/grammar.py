@@ -56,6 +56,7 @@ class _Match(_Strict):
         return self
 
     def build(self) -> FlowMatch:
+        """Return the match as a `FlowMatch`; raise FaultError if it is empty or invalid."""
         fields = {field: getattr(self, field) for field in MATCH_BITS}
         return FlowMatch(**{f: _ternary(f, v) for f, v in fields.items() if v is not None})
 

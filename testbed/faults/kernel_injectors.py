@@ -154,18 +154,21 @@ class NetemInjector(KernelInjector):
         return ""
 
     def check(self, fault: Fault) -> None:
+        """Raise InjectorError for a fault with a flow match, which netem does not support."""
         if fault.match is not None:
             raise InjectorError(
                 "INJECTOR=netem cannot match flows, only whole links; use INJECTOR=p4 or nft"
             )
 
     def set_link(self, link: int, faults: Sequence[Fault], noise: float) -> None:
+        """Replace a link's netem discipline; raise InjectorError if tc fails."""
         pid, interface = self.egress(link)
         options = netem_options(faults, noise, self.burst)
         if complaint := run_in(pid, _replace(interface, options)):
             raise InjectorError(f"tc on {interface}: {complaint}; use INJECTOR=p4 or nft")
 
     def count(self, link: int) -> int:
+        """Return how many packets netem dropped at a link."""
         pid, interface = self.egress(link)
         found = ask_in(pid, ["tc", "-s", "-j", "qdisc", "show", "dev", interface])
         return sum(int(qdisc.get("drops", 0)) for qdisc in found if qdisc.get("kind") == "netem")
@@ -246,15 +249,18 @@ class NftInjector(KernelInjector):
         return ""
 
     def check(self, fault: Fault) -> None:
+        """Raise InjectorError for corruption, which nftables does not support."""
         if fault.kind == "corrupt":
             raise InjectorError("INJECTOR=nft cannot corrupt packets; use INJECTOR=p4 or netem")
 
     def set_link(self, link: int, faults: Sequence[Fault], noise: float) -> None:
+        """Replace a link's nftables chain; raise InjectorError if nft fails."""
         pid, interface = self.egress(link)
         if complaint := run_in(pid, ["nft", "-f", "-"], ruleset(interface, faults, noise)):
             raise InjectorError(f"nft on {interface}: {complaint}; use INJECTOR=p4 or netem")
 
     def count(self, link: int) -> int:
+        """Return how many packets the link's nftables chain took away."""
         pid, interface = self.egress(link)
         found = ask_in(pid, ["nft", "-j", "list", "counters", "table", "netdev", _NFT_TABLE])
         counters = [entry["counter"] for entry in found["nftables"] if "counter" in entry]

@@ -82,6 +82,7 @@ class Rounds:
         return self.rounds * len(self.flow)
 
     def blocks(self) -> Iterator[Packets]:
+        """Yield the probes of all rounds in blocks, in the order of time."""
         begin = 0
         for until in block_ends(len(self), int(self.rounds * self.round_ns)):
             end = bisect_left(range(len(self)), until, key=lambda at: int(self._time(at)))

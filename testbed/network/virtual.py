@@ -342,6 +342,7 @@ class _Shares:
 
     @classmethod
     def divide(cls, topology: PacketFabric, threads: int) -> _Shares:
+        """Return an assignment of a fabric's switches to at most ``threads`` threads."""
         n = topology.n_switches
         threads = min(threads, n)
         below = np.flatnonzero(topology.pod >= 0)

@@ -42,12 +42,14 @@ class Lock:
         self._descriptor: int | None = descriptor
 
     def release(self) -> None:
+        """Release the lock, if it is still held."""
         if self._descriptor is not None:
             os.close(self._descriptor)
             self._descriptor = None
 
     @property
     def released(self) -> bool:
+        """Return True if the lock was released."""
         return self._descriptor is None
 
     __del__ = release

@@ -21,7 +21,9 @@ class FlowSizes(Protocol):
     """Sizes of flows in payload bytes, at least 1."""
 
     @property
-    def mean(self) -> float: ...
+    def mean(self) -> float:
+        """Return the mean flow size in bytes."""
+        ...
 
     def quantile(self, u: FloatArray) -> FloatArray:
         """Return the size in bytes that a share ``u`` of the flows does not exceed, float64[n]."""
@@ -47,9 +49,11 @@ class Pareto:
         return self.mean * (self.shape - 1) / self.shape
 
     def quantile(self, u: FloatArray) -> FloatArray:
+        """Return the size in bytes that a share ``u`` of the flows does not exceed."""
         return self._scale * (1 - u) ** (-1 / self.shape)
 
     def quantile_by_bytes(self, u: FloatArray) -> FloatArray:
+        """Return the same quantile, weighted by the bytes of the flows."""
         log = np.log(self._scale) - np.log1p(-u) / (self.shape - 1)
         return np.exp(np.minimum(log, 60.0))  # e^60 bytes outlast everything and do not overflow
 

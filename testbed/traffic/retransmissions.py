@@ -47,7 +47,9 @@ class Retransmissions(Protocol):
         """Return the connections that have retransmitted since the last call."""
         ...
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        """Stop observing and free the kernel's resources."""
+        ...
 
 
 class TracepointError(RuntimeError):

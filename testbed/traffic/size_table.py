@@ -33,6 +33,7 @@ class SizeTable:
 
     @property
     def mean(self) -> float:
+        """Return the mean flow size in bytes."""
         return float(self._bytes.sum())
 
     @property
@@ -40,9 +41,11 @@ class SizeTable:
         return np.diff(self.share) * (self.size[1:] + self.size[:-1]) / 2
 
     def quantile(self, u: FloatArray) -> FloatArray:
+        """Return the size in bytes that a share ``u`` of the flows does not exceed."""
         return np.maximum(np.interp(u, self.share, self.size), 1.0)
 
     def quantile_by_bytes(self, u: FloatArray) -> FloatArray:
+        """Return the same quantile, weighted by the bytes of the flows."""
         cumulative = np.concatenate(([0.0], np.cumsum(self._bytes)))
         cumulative /= cumulative[-1]
         # between two points the density grows with the size, so the square of the size is linear

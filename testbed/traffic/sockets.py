@@ -112,6 +112,7 @@ class TcpSockets:
             raise SocketError(f"this kernel tells nothing of its sockets: {e.strerror}") from None
 
     def close(self) -> None:
+        """Close the netlink sockets of all hosts."""
         for s in (*self._asking, *self._ended):
             s.close()
 

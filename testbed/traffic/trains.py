@@ -35,6 +35,7 @@ class Trains:
         return int(self.frames.sum(dtype=np.int64))
 
     def blocks(self) -> Iterator[Packets]:
+        """Yield the frames of all trains in blocks, in the order of time."""
         longest = int(self.frames.max(initial=1) * self.frame_ns) + 1
         end = int(self.start_ns.max(initial=0)) + longest
         begin = 0

@@ -51,11 +51,13 @@ class RemoteTable:
         params: Sequence[int] = (),
         priority: int | None = None,
     ) -> int:
+        """Write an entry, now or with the connection's `send`, and return its handle."""
         message = self._message(match, priority)
         _fill_action(message.action.action, self._actions, action, params)
         return self._insert(message)
 
     def add_group_entry(self, match: Sequence[Any], group: int, priority: int | None = None) -> int:
+        """Write an entry that runs a member of a group; return its handle."""
         message = self._message(match, priority)
         message.action.action_profile_group_id = group
         return self._insert(message)
@@ -68,9 +70,11 @@ class RemoteTable:
         return handle
 
     def delete(self, handle: int) -> None:
+        """Remove the entry with a handle."""
         self._connection.write("DELETE", "table_entry", _identity(self._entries.pop(handle)))
 
     def set_default(self, action: str, params: Sequence[int] = ()) -> None:
+        """Set the action that packets without a matching entry run."""
         message = p4runtime_pb2.TableEntry(table_id=self._info.preamble.id, is_default_action=True)
         _fill_action(message.action.action, self._actions, action, params)
         self._connection.write("MODIFY", "table_entry", message)
@@ -134,6 +138,7 @@ class RemoteProfile:
     _groups: dict[int, Any] = field(default_factory=dict)
 
     def add_member(self, action: str, params: Sequence[int] = ()) -> int:
+        """Write an action with its parameters as a member; return its number."""
         number = len(self._members) + 1
         message = p4runtime_pb2.ActionProfileMember(
             action_profile_id=self._info.preamble.id, member_id=number
@@ -144,6 +149,7 @@ class RemoteProfile:
         return number
 
     def add_group(self, members: Sequence[int]) -> int:
+        """Write a group of members, which it may not outgrow; return its number."""
         number = len(self._groups) + 1
         self._write_group("INSERT", number, members, len(members))
         return number

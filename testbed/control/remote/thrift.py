@@ -132,6 +132,7 @@ class RegisterClient:
         )
 
     def close(self) -> None:
+        """Close the connection. It cannot be used afterwards."""
         self._protocol.trans.close()
 
     def read_all(

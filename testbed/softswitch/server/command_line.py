@@ -43,6 +43,7 @@ without effect, with a warning: {without}
 
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
+        """End the process with one line and status 2."""
         self.exit(2, f"{NAME}: {message} (see --help)\n")
 
 
