@@ -234,9 +234,9 @@ def change(i, new, mix, current):
 
 @kernel
 def _classes(begin, i, mix):
-    """The paths over unit i of one set, from entry ``begin`` of ``over``, alike ones as one class:
-    of each the rate without unit i, in ``room[0]``, and how many, in ``room[1]``. Returns where the
-    next set's begin, and how many classes there are."""
+    """Group the paths over unit i of one set, from entry ``begin`` of ``over`` on, by their rate
+    without unit i: write these rates to ``room[0]`` and the numbers of paths to ``room[1]``. Return
+    where the next set begins, and the number of groups."""
     rest, many = mix.room[0], mix.room[1]
     g, n, e = mix.set_of[mix.over[begin]], 0, begin
     while e < mix.over_ptr[i + 1] and mix.set_of[mix.over[e]] == g:
@@ -315,8 +315,8 @@ def _put_off(f, mine, mix):
 
 @kernel
 def _free_gains(flows, mine, arrived, x, rates, n_rates, gain):
-    """Add what loss-free flows gain of which the share ``mine`` is on paths over a unit of rate x:
-    all its terms change by one factor, however many paths they are of."""
+    """Add the gain of loss-free flows of which the share ``mine`` is on paths over a unit of rate
+    x; all their terms change by one factor, whatever the number of paths."""
     if mine < 1e-14:
         return
     other = np.log1p(-mine)

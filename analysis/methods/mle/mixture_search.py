@@ -1,11 +1,11 @@
-"""The search for the links to blame where flows that lost packets may have taken several paths.
+"""The search for the links to blame if flows that lost packets may have taken several paths.
 
-It begins with what known paths alone blame (`analysis.methods.mle.mixture`); of links that they do
-not tell apart, hidden flows choose one. Then it is greedy, with a link and its rate as the
-hypothesis: that which gains most is blamed, then rates are fitted one by one. At the
-end each blamed unit is taken back for a try: if the others, fitted again, or another in its place
-make up for it but for the penalty, it stays so. Healthy links lose all alike; this mean rate begins
-at half of a fault's and falls to the likeliest as blamed links take their losses with them.
+It starts with the links that known paths alone blame (`analysis.methods.mle.mixture`); of links
+that these do not tell apart, the hidden flows choose one. The search is then greedy: it blames the
+link, with the rate, that gains most, and fits the rates one by one. At the end it tries to release
+each blamed unit. The unit stays released if the others, fitted again, or another unit in its place
+explain the losses as well, up to the penalty. All healthy links have the same mean rate, which
+begins at half the rate of a fault and falls to the most likely value as links are blamed.
 """
 
 from __future__ import annotations
@@ -36,19 +36,20 @@ from testbed.arrays import BoolArray, FloatArray, FloatMatrix
 from testbed.compiled import kernel
 
 BETTER = 0.1
-"""Nats that a set must be better by: less is rounding."""
+"""Nats by which a set of blamed units must be better than another; less is rounding."""
 
 
 SWEEPS = 3
-"""Times at most that each class of the start is asked for its unit."""
+"""The most rounds in which each class of the start chooses its unit."""
 
 RIVALS = 8
-"""Units that are tried in the place of a blamed one."""
+"""The number of units that are tried in place of a blamed one."""
 
 
 class Found(NamedTuple):
-    """``mean`` rate of healthy links; of each unit the rate ``x``, if it is ``blamed``, and what
-    its release would cost, or its blame gain, in nats (``gains``)."""
+    """The explanation: the ``mean`` rate of healthy links; the rate ``x`` of each unit, float64[U];
+    whether it is ``blamed``, bool[U]; and ``gains``, float64[U], the nats that its release would
+    cost or its blame would gain."""
 
     mean: float
     x: FloatArray
@@ -57,8 +58,8 @@ class Found(NamedTuple):
 
 
 class _Search(NamedTuple):
-    """What the compiled search works on: ``expected_gain`` and ``at`` are what blaming each unit
-    would gain and its rate then, up to date where ``current``. The rest is room."""
+    """The state of the compiled search: ``expected_gain`` is what blaming each unit would gain in
+    nats and ``at`` its rate then, up to date where ``current``. The other arrays are scratch."""
 
     candidate: BoolArray
     fault: float
@@ -85,8 +86,8 @@ def explain_hidden(
     fault_rate: float,
     penalty: float,
 ) -> Found:
-    """The explanation of known and hidden paths. Arguments as `search.explain`'s; the search
-    begins at ``start``."""
+    """Return the explanation of observations over known and hidden paths. The search begins at
+    ``start``; the other arguments are those of `analysis.methods.mle.search.explain`."""
     n, fault = len(size), -math.log1p(-fault_rate)
     mix = make_mixture(rows, size, hidden)
     state = _Search(
@@ -122,7 +123,7 @@ def explain_hidden(
 
 
 def _place(start: Start, mix: Mixture, state: _Search) -> None:
-    """Blame the unit of each class that the hidden flows choose."""
+    """Blame, of each class of the start, the unit that makes the hidden flows most likely."""
     set_mean(state.fault / NARROWEST, mix)
     size = np.diff(start.ptr)
     mix.x[start.units] = np.maximum(np.repeat(start.rate / np.maximum(size, 1), size), state.fault)
@@ -135,7 +136,7 @@ def _place(start: Start, mix: Mixture, state: _Search) -> None:
 
 @kernel
 def _put(i, new, mix, state):
-    """Set x of unit i; returns the log-likelihood gained."""
+    """Set the rate of unit i; return the gain in log-likelihood."""
     state.rates[0] = new
     gains_at(i, state.rates, 1, mix, state.gain)
     gained = state.gain[0]
@@ -145,8 +146,8 @@ def _put(i, new, mix, state):
 
 @kernel
 def _choose(start, mix, state):
-    """Of each class give its rate to the one unit that this makes likeliest, the other classes as
-    they are. Says if anything changed."""
+    """Give the rate of each class to the one unit that makes the observations most likely, with the
+    other classes fixed. Return whether anything changed."""
     changed = False
     for c in range(len(start.rate)):
         begin, end = start.ptr[c], start.ptr[c + 1]
@@ -172,7 +173,8 @@ def _choose(start, mix, state):
 
 @kernel
 def _peak(i, low, high, rounds, mix, state):
-    """The best rate of unit i in a range, the rest held, and its gain: a grid, then finer ones."""
+    """Return the best rate of unit i in a range, with all other rates fixed, and its gain in nats,
+    by a search on a grid that is refined ``rounds`` times."""
     best, most = low, -1e300
     for _ in range(rounds):
         step = (high / low) ** (1.0 / (RATES - 1))
@@ -191,7 +193,7 @@ def _peak(i, low, high, rounds, mix, state):
 
 @kernel
 def _expect_gain(i, mix, state):
-    """Bring the expected gain of unit i up to date."""
+    """Update the expected gain of unit i and the rate at which it is reached."""
     state.at[i], state.expected_gain[i] = _peak(i, state.fault, 8.0, 1, mix, state)
     if state.expected_gain[i] > 0.0 and state.at[i] < 1.5 * state.fault:
         here = state.expected_gain[i]
@@ -203,10 +205,10 @@ def _expect_gain(i, mix, state):
 
 @kernel
 def _strongest(mix, state):
-    """The unit whose blame gains most; -1 if none gains the penalty.
+    """Return the unit whose blame gains most; -1 if none gains the penalty.
 
-    Gains mostly fall as others are blamed, so one that is out of date is only taken again when it
-    would be the strongest; before the answer is none, all are.
+    Gains mostly fall as other units are blamed, so a gain that is out of date is computed again
+    only when it is the highest; before -1 is returned, all are.
     """
     while True:
         pick, most = -1, state.penalty
@@ -229,8 +231,8 @@ def _strongest(mix, state):
 
 @kernel
 def _fit(i, mix, state):
-    """Fit the rate of blamed unit i, by the parabola through three rates near its own on the scale
-    of logarithms; returns what that gained."""
+    """Fit the rate of blamed unit i by the parabola through its log-likelihood at three rates on a
+    logarithmic scale; return the gain in nats."""
     x, step = mix.x[i], 1.25
     state.rates[0], state.rates[1] = max(x / step, state.fault), min(x * step, DEAD)
     gains_at(i, state.rates, 2, mix, state.gain)
@@ -293,7 +295,7 @@ def _grow(mix, state):
 
 @kernel
 def _cost(i, mix, state):
-    """What the release of blamed unit i costs, the rest held."""
+    """Return the cost in nats of releasing blamed unit i, with all other rates fixed."""
     state.rates[0] = 0.0
     gains_at(i, state.rates, 1, mix, state.gain)
     return -state.gain[0]
@@ -301,7 +303,8 @@ def _cost(i, mix, state):
 
 @kernel
 def _share(i, mix, state):
-    """The greatest share of each unit's rows, and of its paths, that are over unit i as well."""
+    """Write to ``share`` the larger of two shares for each unit: that of its rows and that of its
+    hidden paths that cross unit i, too."""
     state.shared[:] = 0.0
     hidden = mix.hidden
     for e in range(mix.over_ptr[i], mix.over_ptr[i + 1]):
@@ -320,8 +323,8 @@ def _share(i, mix, state):
 
 @kernel
 def _next(blamed, i, mix, state):
-    """Of the units that share most with unit i, blamed or not, the first not yet given; -1 if there
-    is none. Uses up ``share``."""
+    """Return the unit, blamed or not as asked, that shares most with unit i and was not returned
+    before; -1 if there is none. Its ``share`` is set to 0."""
     pick = -1
     for j in range(len(mix.x)):
         least = state.share[pick] if pick >= 0 else 0.0
@@ -334,7 +337,7 @@ def _next(blamed, i, mix, state):
 
 @kernel
 def _rival(i, mix, state):
-    """The unit that gains most in the place of unit i, which is released; -1 if none gains."""
+    """Return the unit whose blame gains most in place of the released unit i; -1 if none gains."""
     _share(i, mix, state)
     pick, most = -1, 0.0
     for _ in range(RIVALS):
@@ -349,7 +352,7 @@ def _rival(i, mix, state):
 
 @kernel
 def _fit_around(i, mix, state):
-    """Fit the blamed units that share most with unit i; returns what that gained."""
+    """Fit the rates of the blamed units that share most with unit i; return the gain in nats."""
     gained = 0.0
     for _ in range(2):
         _share(i, mix, state)
@@ -363,8 +366,8 @@ def _fit_around(i, mix, state):
 
 @kernel
 def _try(i, mix, state):
-    """Release unit i, or blame another in its place, if that is better; else it is left half done.
-    Says if it is."""
+    """Release unit i, or blame another in its place; return whether this is better. If it is not,
+    the caller has to restore the rates."""
     cost = _cost(i, mix, state)
     change(i, 0.0, mix, state.current)
     if cost < 4.0 * state.penalty:
@@ -384,7 +387,8 @@ def _try(i, mix, state):
 
 @kernel
 def _improve(mix, state):
-    """Try each blamed unit's release, and another in its place. Says if any was better."""
+    """Try to release each blamed unit, or to blame another in its place. Return whether any attempt
+    was better."""
     improved = False
     for i in range(len(mix.x)):
         if mix.x[i] == 0.0:
@@ -406,7 +410,8 @@ def _improve(mix, state):
 
 @kernel
 def _finish(mix, state):
-    """The evidence of all units: what blaming another gains is from the last search."""
+    """Compute the evidence of all units; the gains of units that are not blamed are those of the
+    last search."""
     _fit_all(mix, state)
     for i in range(len(mix.x)):
         if mix.x[i] > 0.0:

@@ -41,7 +41,7 @@ class Observed:
 
     @classmethod
     def join(cls, parts: list[Observed]) -> Observed:
-        """All of them, those without a packet or a link left out."""
+        """Return the observations of all parts; those without a packet or a link are left out."""
         kept = []
         for part in parts:
             some = (part.sent > 0) & (part.paths.length > 0)

@@ -80,8 +80,8 @@ likelihood's peak in ln x, sqrt(2 pi / lost), at one and a half losses: where fe
 one or two tell a fault (`analysis.methods.mle.devices`)."""
 
 NARROWEST = 100.0
-"""The mean rate of healthy links is at least a fault's least divided by this: a link that loses so
-much more stands out in any case, and stray losses convict nobody."""
+"""The mean rate of healthy links is at least the least rate of a fault divided by this. A link that
+loses a hundred times more stands out in any case, and single losses get no link blamed."""
 
 ROUNDS = 5
 AS_GOOD = 1.0  # nats by which evidence may be less
@@ -261,7 +261,8 @@ def _beyond(i, s):
 
 @kernel
 def _around(i, s):
-    """What the healthy units that share a row with unit i, or are it, lose in evidence."""
+    """Return by how many nats the evidence of unit i and of those that share a row with it, as far
+    as they are healthy, is below their likelihood."""
     total = 0.0 if s.blamed[i] else settled(fallen_on_all(i, s), s.size[i])
     s.share[i] = 1.0
     for e in range(s.unit_ptr[i], s.unit_ptr[i + 1]):
@@ -278,8 +279,9 @@ def _around(i, s):
 
 
 def second_look(s: Problem) -> None:
-    """Blame what is likely enough given the faults that are already blamed; nothing if none is, or
-    if healthy links lose as much as may be: links at a fault's least may then be of either law."""
+    """Blame units that are likely enough given the faults that are already blamed. Nothing is done
+    if none is blamed, or if the mean rate of healthy links is at its limit, because links at the
+    least rate of a fault may then be healthy or faulty."""
     if s.blamed.any() and s.law[MEAN] < WIDEST * s.law[FAULT]:
         _second_look(s, np.zeros(len(s.x)), np.ones(len(s.x), np.bool_))
 
@@ -302,7 +304,7 @@ def _factor(i, k, top, s):
 
 @kernel
 def _unseen(i, k, top, s):
-    """The same for a unit that hardly stands out, its neighbours held: its losses are few."""
+    """Return the same factor for a unit with few losses, with the rates of its neighbours fixed."""
     if s.candidate[i]:
         x = best(i, 0.0, 0.0, s.law[FAULT], DEAD, s)
         lost = 0.0
