@@ -15,7 +15,7 @@ def user_cache(name: str) -> Path | None:
     """
     home = os.environ.get("HOME", "")
     if not os.path.isabs(home):
-        with suppress(KeyError):  # containers run as users that nobody made
+        with suppress(KeyError):  # containers may run as users without a passwd entry
             home = pwd.getpwuid(os.getuid()).pw_dir
     for base in (os.environ.get("XDG_CACHE_HOME", ""), os.path.join(home, ".cache")):
         if os.path.isabs(base):

@@ -44,7 +44,7 @@ EXPORT void net_link_packets(const net_t *net, uint64_t *packets) {
     for (uint32_t i = 0; i < net->n_links; i++) packets[i] = net->links[i].packets;
 }
 
-/* Lost to faults of each link so far; what is added to must be zero. */
+/* Counts the packets lost so far to faults of each link in `drops`, which must be zero. */
 EXPORT void net_fault_drops(const net_t *net, uint64_t *drops) {
     for (uint32_t p = 0; p < net->n_parts; p++) {
         const part_t *part = &net->parts[p];

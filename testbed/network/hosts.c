@@ -80,7 +80,7 @@ static uint32_t get32(const uint8_t *at) {
 
 /* ---- flows ------------------------------------------------------------------------------ */
 
-/* What tells a flow: of IP-in-IP the inner packet, as the outer one is gone when it arrives. */
+/* The key of a flow: for IP-in-IP that of the inner packet, as a switch removes the outer one. */
 static int identify(const uint8_t *frame, uint32_t length, int small, uint64_t *a, uint64_t *b) {
     const uint8_t *ip = frame + 14;
     if (length < 14 + 20 + 4 || ip[0] != 0x45) return 0;

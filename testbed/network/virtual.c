@@ -204,7 +204,7 @@ static void *work(void *argument) {
     }
 }
 
-/* Start the threads: none of them hears signals. Returns 0, or -1 when there are too many. */
+/* Start the threads with all signals blocked. Returns 0, or -1 when there are too many. */
 static int start(net_t *net) {
     sigset_t all, before_it;
     int failed = 0;

@@ -70,7 +70,7 @@ def replace(folder: Path, new: Path) -> None:
     files = _files(new)
     try:
         manifest = _read(folder)
-    except ManifestError:  # read on trust: nobody vouches for it afterwards either
+    except ManifestError:  # read with --trust: the run stays without a valid manifest
         manifest = None
     if manifest is not None:
         entries = {name: _entry(new / name) for name in files}

@@ -382,7 +382,7 @@ class RunDirectory:
                 return fabric.n_switches
             case "tors":
                 return fabric.n_tors
-            case "hosts":  # of other fabrics a file of links does not tell
+            case "hosts":  # a fabric file lists no hosts of other fabrics
                 return fabric.n_hosts if isinstance(fabric, PacketFabric) else None
             case "segments":
                 return len(self.segments)

@@ -30,8 +30,8 @@ from testbed.traffic.transfers import Transfers
 
 # What fits into 1500 bytes with timestamps; the fabric's links have room for the shim besides.
 SEGMENT = 1448
-BUFFER = 32 << 10  # iperf3 is done when the last byte is in it, and what is in it then is lost
-PACING_US = 50_000  # a client sends what is due by now, as segmentation offload would
+BUFFER = 32 << 10  # iperf3 ends when the last byte is in the buffer, whose content is then lost
+PACING_US = 50_000  # a client sends due data at this interval, like segmentation offload
 LEAD_NS = 5_000_000_000  # a server is started that long before its client, as it may have to wait
 YIELDING = ("nice", "-n", "19")  # a client that waits for its server's last word does so busily
 AT_ONCE = 256  # clients; a transfer waits while there are as many

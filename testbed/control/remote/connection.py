@@ -260,7 +260,7 @@ def _connect(name: str, address: str, device_id: int, election_id: int) -> P4Run
         try:
             made.append(P4RuntimeClient(device_id, address, (0, election_id)))
         except (SystemExit, P4RuntimeException, grpc.RpcError):
-            return  # it is told below
+            return  # reported below
 
     thread = threading.Thread(target=connect, daemon=True)  # daemons' children are daemons
     thread.start()

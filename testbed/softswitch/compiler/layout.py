@@ -153,7 +153,7 @@ class Layout:
         for h in metadata + plain:
             out.append(f"    {self.type_name(h.type)} h{h.index};")
         for s in self.program.stacks.values():
-            size = len(s.headers) + 1  # the last is what lies beyond
+            size = len(s.headers) + 1  # the last is for indices out of bounds
             out.append(f"    {self.type_name(s.type)} s{s.index}[{size}];")
             out.append(f"    uint32_t n{s.index};")
         unions = [u for u in self.program.unions.values() if not u.stack]

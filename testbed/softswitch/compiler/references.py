@@ -17,7 +17,7 @@ from testbed.softswitch.compiler.bmv2_program import VALID
 
 Place = tuple[str | int, ...]
 """The keys and indices that lead to a place in the JSON, without those of wrapper objects."""
-NAMED = (  # what is found by its name
+NAMED = (  # the arrays whose objects are referred to by name
     "header_types",
     "headers",
     "header_stacks",

@@ -16,7 +16,7 @@ LEVELS = ("trace", "debug", "info", "warn", "error", "off")
 MOST_PORTS = 512
 INT_MAX = (1 << 31) - 1
 
-#: Options that have no effect, and why; each is told in one line.
+#: Options that have no effect, and the reason; each one used gives a warning.
 WITHOUT_EFFECT = {
     "nanolog": "there is no nanomsg event log: use --log-console or --log-file",
     "debugger": "there is no debugger",

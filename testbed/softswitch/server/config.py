@@ -398,7 +398,7 @@ def read_config(path: str, drop_port: int) -> Callable[[], PipelineConfig]:
     """
     code = read_file(path)
     p4info = _p4info_beside(Path(path))
-    source = translate(code, path, drop_port=drop_port)  # what is wrong is said at once
+    source = translate(code, path, drop_port=drop_port)  # reports errors at once
     return lambda: PipelineConfig(p4info, code, program=Program(source, None))
 
 

@@ -101,7 +101,7 @@ static void pp_digest_news(pp_set *s) {
     s->pending_seen = pending;
 }
 
-/* After a batch: what leaves is sent, what is kept is written, and who waits is told. */
+/* After a batch: send packets, report new digests to pp_wait, and flush log and capture files. */
 static void pp_finish(pp_set *s) {
     pp_send(s);
     pp_digest_news(s);
@@ -167,7 +167,7 @@ static int pp_open(pp_set *s, const char *interface) {
     }
     return fd;
 }
-/* The worker hears of a port no more. Closing it is not enough: another may have a copy of it. */
+/* Stop polling a port's socket. Closing it is not enough: a copy of it may be open elsewhere. */
 static void pp_leave(pp_set *s, pp_port *p) {
     if (p->fd >= 0) epoll_ctl(s->worker->epoll, EPOLL_CTL_DEL, p->fd, NULL);
 }

@@ -415,7 +415,7 @@ class Replay:
     @staticmethod
     def _packets(port: int, path: Path) -> Iterator[Packet]:
         packets = ((when, port, data) for when, data in read_pcap(path))
-        return packets if path.is_fifo() else iter(list(packets))  # what is wrong is told at once
+        return packets if path.is_fifo() else iter(list(packets))  # reports errors at once
 
     def start(self, ports: Ports, failed: Callable[[str], None]) -> None:
         """Start a thread that replays; it calls ``failed`` with the error of a pipe."""

@@ -36,7 +36,7 @@ def run(options: argparse.Namespace) -> int:
     """Run the switch until SIGTERM or SIGINT; return the exit status."""
     more_files(FILES)
     ended, written = signal_sockets()
-    os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # what goes wrong is said here, in one line
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # errors are printed here instead
     from testbed.softswitch.errors import InvalidProgram, SoftSwitchError, UnsupportedProgram
 
     for warning in options.warnings:

@@ -40,7 +40,7 @@ static void pp_queue_up(pp_set *s, pp_port *p, uint32_t priority, const uint8_t 
     (void)s;
 }
 
-/* Sends what is due of a port's queues, and sees to it that the rest follows. */
+/* Sends the due packets of a port's queues, and schedules the others. */
 static void pp_drain(pp_set *s, pp_port *p) {
     uint64_t now = pp_clock_ns(), next = UINT64_MAX;
     pp_queue *q;
