@@ -53,7 +53,7 @@ class Incidence(NamedTuple):
 
     @property
     def n_paths(self) -> int:
-        """The number of paths."""
+        """The number of paths, each of which is observed once."""
         return len(self.path_ptr) - 1
 
     @property

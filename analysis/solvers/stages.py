@@ -43,7 +43,7 @@ Groups = int | Sequence[float]
 
 @dataclass(frozen=True)
 class PathRates:
-    """The observations of N paths.
+    """The counts of N paths.
 
     Attributes:
         success: Share of the packets that passed, float64[N]; 1 where none was sent.
@@ -57,11 +57,11 @@ class PathRates:
 
     @property
     def observed(self) -> BoolArray:
-        """Which observations counted a packet, bool[N]."""
+        """Which paths had at least one packet sent, bool[N]."""
         return self.sent > 0
 
     def take(self, paths: npt.NDArray[np.integer]) -> PathRates:
-        """Return the observations with the given indices, in that order."""
+        """Return the counts of the paths with the given indices, in that order."""
         return PathRates(self.success[paths], self.sent[paths], self.lossy[paths])
 
 

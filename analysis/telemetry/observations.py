@@ -175,7 +175,7 @@ def _bounces(probe_paths: Mapping[str, Any], counts: Mapping[str, Any]) -> Probe
 
 
 def _matrix(probe_paths: Mapping[str, Any], counts: Mapping[str, Any]) -> Probes:
-    """Return deTector's probes."""
+    """Return the probes of deTector's matrix, summed over the hosts that probe a path."""
     return _planned("detector", probe_paths, counts)[0]
 
 

@@ -48,9 +48,11 @@ class _Columns:
     epoch: LongArray
 
     def rows(self, kind: str) -> LongArray:
+        """Return the numbers of the rows of a kind, ascending."""
         return np.flatnonzero(self.kind == KINDS.index(kind))
 
     def one_path(self, rows: LongArray) -> Paths:
+        """Return the path of each of the given rows, which have exactly one."""
         return self.sets.take(self.set_of[rows]).paths
 
 

@@ -95,6 +95,8 @@ def _step_listed(m, g, component, by):
 
 @kernel
 def flip_listed(component, m, failed, delta, scratch):
+    """Update the listed groups of a component, and their contributions to delta, for its flip.
+    ``failed`` is the same after the call as before."""
     fails = not failed[component]
     for at in range(m.component_ptr[component], m.component_ptr[component + 1]):
         g = m.groups[at]
@@ -148,6 +150,8 @@ class Components(NamedTuple):
 
     @classmethod
     def of(cls, fabric: Fabric, *, undirected: bool) -> Components:
+        """Return the numbering for a fabric; ``undirected`` makes the two directions of a link one
+        component."""
         shift = 1 if undirected else 0
         return cls(fabric.link_src, fabric.link_dst, shift, fabric.n_links >> shift)
 

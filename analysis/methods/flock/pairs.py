@@ -254,6 +254,8 @@ def accumulate_pairs(part, parts, pairs, down, failed, n_components):
 
 @njit
 def flip_pairs(component, pairs, failed, delta):
+    """Update the pairs of a component, and their contributions to delta, for its flip. ``failed``
+    is the same after the call as before."""
     if pairs.climbs.component_ptr[component] == pairs.climbs.component_ptr[component + 1]:
         return
     n = len(pairs.climbs.list_ptr) - 1

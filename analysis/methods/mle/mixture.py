@@ -381,7 +381,7 @@ class Start(NamedTuple):
 
 
 def nothing() -> Start:
-    """Return a start without any class."""
+    """Return a start of the search without any blamed class."""
     return Start(np.zeros(1, np.int64), np.zeros(0, np.int32), np.zeros(0))
 
 

@@ -148,7 +148,7 @@ def blame(i, s):
 
 @kernel
 def keep(s):
-    """Copy the rates to ``s.kept``."""
+    """Copy the rates of all units to ``s.kept``, from where `restore` reads them."""
     for i in range(len(s.x)):
         s.kept[i] = s.x[i]
 

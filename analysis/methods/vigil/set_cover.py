@@ -218,7 +218,7 @@ class MaxCoverage(_FewestLinks):
     base = "max-coverage"
 
     def cover(self, routing: Routing) -> Cover:
-        """Return the greedy cover, see `max_coverage`."""
+        """Return the greedy cover of the lossy connections, see `max_coverage`."""
         return max_coverage(routing)
 
 
