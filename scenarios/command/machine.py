@@ -68,7 +68,7 @@ def shell(
         bool, typer.Option(help="Take the switch from its controller, so that you can write to it.")
     ] = False,
 ) -> None:
-    """Open p4runtime-sh on a switch of the running network, to read from it."""
+    """Open p4runtime-sh on a switch of the running network."""
     from testbed.network.switches import running_switch
 
     found = running_switch(switch)

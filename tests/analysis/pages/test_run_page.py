@@ -20,7 +20,7 @@ from tests.analysis.pages.conftest import FLOW_RUNS, made_up
 from tests.browser import opened
 
 LINKS = ".fabric .links .link"
-HOSTILE = ("<script>alert(1)</script>", "tor'\"&amp;</title>", "\u202eagg\x1b[31m", "${x}{{ 7*7 }}")
+HOSTILE = ("<script>alert(1)</script>", "tor'\"&amp;</title>", "${x}{{ 7*7 }}", "\u202eagg\x1b[31m")
 
 
 def summary_of(run: Path) -> dict:
