@@ -13,6 +13,7 @@ from typing import Annotated, Any, Literal
 from testbed.softswitch.compiler.schema_rules import (
     Between,
     Flag,
+    FlagOrBit,
     Hex,
     Id,
     Kinds,
@@ -47,7 +48,7 @@ class Field:
 
     name: Name
     width: Width | Literal["*"]
-    signed: Flag = False
+    signed: FlagOrBit = False
     saturating: Flag = False
 
 

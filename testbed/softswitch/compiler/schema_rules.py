@@ -100,6 +100,10 @@ def _arguments(data: Any) -> Any:
     return ArgsKwargs(tuple(data)) if isinstance(data, list) else None
 
 
+def _bit(data: Any) -> Any:
+    return data == 1 if type(data) is int and data in (0, 1) else data
+
+
 def _array(data: Any) -> Any:
     return [] if data == {} else data
 
@@ -111,6 +115,8 @@ Name = Annotated[str, Field(min_length=1, max_length=1000, strict=True)]
 Text = Annotated[str, Field(max_length=10_000, strict=True)]
 Id = Annotated[int, Between(0, (1 << 31) - 1)]
 Flag = Annotated[bool, Field(strict=True)]
+FlagOrBit = Annotated[bool, Field(strict=True), BeforeValidator(_bit)]
+"""A flag that may be 0 or 1, too: p4c writes the sign of a field of type bool as 0."""
 Hex = Annotated[int, BeforeValidator(_hex)]
 Row = BeforeValidator(_arguments)
 """The rule of a record that is an array of its members in the JSON; the last may be absent."""

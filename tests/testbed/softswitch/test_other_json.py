@@ -132,6 +132,16 @@ def test_primitives(run: Callable[[Json], Switch], op: str, width: int) -> None:
         assert out == bytes([data[0] & ~mask & 255 | wanted]) + data[1:]
 
 
+def test_a_sign_may_be_a_bit(run: Callable[[Json], Switch]) -> None:
+    """p4c writes the sign of a field of type bool as 0."""
+    add = [{"op": "add", "parameters": [field("d"), field("a"), field("b")]}]
+    sw = run(program([["d", 8, 0], ["a", 8, False], ["b", 8, 0]], add))
+    sw.table("I.t").add([1], "I.act")
+    assert sw.process(1, bytes([0, 200, 100]))[0][1] == bytes([44, 200, 100])
+    with pytest.raises(InvalidProgram, match=r"fields\[0\]\[2\].* boolean, not 2"):
+        run(program([["d", 8, 2], ["a", 8, False], ["b", 8, 0]], add))
+
+
 @pytest.mark.parametrize("signed", [False, True])
 @pytest.mark.parametrize("op", ["add", "subtract", "add_to_field", "shift_left", "shift_right"])
 def test_saturating_fields(run: Callable[[Json], Switch], op: str, signed: bool) -> None:
