@@ -45,7 +45,7 @@ START_S = 60  # on a machine of the usual speed
 
 
 @dataclass(frozen=True)
-class RunningSwitch:
+class SwitchAddress:
     """How a client reaches a switch of the network that is up.
 
     Attributes:
@@ -59,7 +59,7 @@ class RunningSwitch:
     network: str
 
 
-def running_switch(name: str, state: Path | None = None) -> RunningSwitch:
+def running_switch(name: str, state: Path | None = None) -> SwitchAddress:
     """Return how to reach a switch of the running network; of several, the one started last.
 
     Raises:
@@ -85,7 +85,7 @@ def running_switch(name: str, state: Path | None = None) -> RunningSwitch:
     which = f"the network that process {network.runner} began at {began}"
     if len(networks) > 1:
         which += f", the last of {len(networks)} that are up"
-    return RunningSwitch(f"unix:{address}", fabric.switch(name) + 1, which)
+    return SwitchAddress(f"unix:{address}", fabric.switch(name) + 1, which)
 
 
 class Switches:

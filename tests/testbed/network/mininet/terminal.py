@@ -31,7 +31,7 @@ class Terminal:
         os.close(inner)
 
     def write(self, line: str) -> None:
-        """Begin a command."""
+        """Send a line to the prompt, without waiting for its answer."""
         os.write(self._end, f"{line}\n".encode())
 
     def read(self) -> str:
