@@ -291,7 +291,9 @@ class Run:
         or of the user or another package (``other``). Figures are nan where they are undefined, as
         ``precision`` is where nothing is blamed (`analysis.evaluation.metrics`). ``class_f1`` is F1
         over classes of links that the measurements cannot tell apart, and ``unobserved`` the number
-        of faulty links that no measurement the method reads has observed.
+        of faulty links that no measurement the method reads has observed. On real packets
+        ``lost_f1`` is F1 against the links that really lost packets, by a fault or not, and a
+        degraded run has a column ``degraded``.
         """
         from pandas import DataFrame
 
@@ -303,6 +305,11 @@ class Run:
             own["unobserved"] = len(scored.get("unobserved", ()))
             costs = {key: entry[key] for key in ("seconds", "telemetry_bytes", "probe_packets")}
             undirected = {"undirected_f1": entry["undirected"]["f1"]}
+            if "lost" in entry:
+                lost = entry["lost"][entry["native"]]["f1"]
+                undirected["lost_f1"] = math.nan if lost is None else lost
+            if self.summary["degraded"]:
+                undirected["degraded"] = True
             got = {key: entry.get(key) for key in ("fed", "starved")}
             terms = {"bench": entry.get("bench", "other"), "native": entry["native"]}
             rows.append({"method": name, **terms, **own, **undirected, **costs, **got})
@@ -336,7 +343,10 @@ class Run:
         made = _method(method, parameters)
         truth = np.flatnonzero(self.record.table("links")["faulty"])
         diagnosis = diagnose(made, self.telemetry)
-        return Verdict(diagnosis, truth, self.telemetry)
+        if not self.summary["degraded"]:
+            return Verdict(diagnosis, truth, self.telemetry)
+        lost = [self.record.fabric.link(name) for name in self.summary.get("lost_links", ())]
+        return Verdict(diagnosis, truth, self.telemetry, np.array(lost, np.int64))
 
 
 @dataclass(frozen=True)
@@ -348,18 +358,26 @@ class Verdict:
         truth: The numbers of the faulty directed links, ascending, int[n_faulty]; None for
             telemetry from elsewhere.
         telemetry: The measurements that the method diagnosed.
+        lost: Of a degraded run the numbers of the directed links that really lost packets, by a
+            fault or not, int[n]; None of a good run.
     """
 
     diagnosis: Diagnosis
     truth: np.ndarray | None
     telemetry: Telemetry
+    lost: np.ndarray | None = None
 
     def __repr__(self) -> str:
         if self.truth is None:
             return f"<{self.diagnosis.method}: {len(self.blamed)} blamed>"
         found = self.score
+        degraded = ""
+        if self.lost is not None:
+            own = score(self.diagnosis.flagged, self.lost, self.telemetry.topology)
+            f1 = own[self.diagnosis.native].f1
+            degraded = f" (degraded run: {f1:.3f} against the links that really lost packets)"
         return (
-            f"<{self.diagnosis.method}: F1 {found.f1:.3f}, {len(self.blamed)} blamed, "
+            f"<{self.diagnosis.method}: F1 {found.f1:.3f}{degraded}, {len(self.blamed)} blamed, "
             f"{found.false_negatives} missed, {found.false_positives} wrong>"
         )
 

@@ -126,6 +126,7 @@ def rows(found: list[list[int]]) -> dict[str, object]:
         "native": ["directed"] * 2,
         "parameters_from": [HOSTILE, "default"],
         "found_at": [np.array(each, np.int32) for each in found],
+        "degraded": ["", ""],
     }
 
 

@@ -65,7 +65,8 @@ _AFTER_F1 = 4
 
 def columns(summary: Mapping[str, Any]) -> list[Column]:
     """Return the columns for a run: with ``F1c`` if a class of several links is blamed or missed,
-    and with ``F1l`` if it is known which links really lost packets."""
+    and with ``F1l``, beside ``F1`` in a degraded run, if it is known which links really lost
+    packets."""
     found = list(_COLUMNS)
     if _tied(summary):
         found.insert(_AFTER_F1, _CLASSES)
@@ -74,8 +75,13 @@ def columns(summary: Mapping[str, Any]) -> list[Column]:
         meaning = (
             f"F1 against the {count} directed links that really lost packets, by faults or not"
         )
-        found.append(Column("F1l", meaning))
+        found.insert(_place_of_lost(summary), Column("F1l", meaning))
     return found
+
+
+def _place_of_lost(summary: Mapping[str, Any]) -> int:
+    """Return where ``F1l`` stands in a row: directly behind F1 of a degraded run, else last."""
+    return _AFTER_F1 if summary.get("degraded") else len(_COLUMNS) + _tied(summary)
 
 
 def _tied(summary: Mapping[str, Any]) -> bool:
@@ -91,12 +97,14 @@ def _tied(summary: Mapping[str, Any]) -> bool:
 
 def cells(summary: Mapping[str, Any]) -> dict[str, list[list[Cell]]]:
     """Return a row for each method of ``summary.json``, with its cells in the order of `columns`,
-    under the heading of its block (`in_blocks`)."""
-    lost, tied = "lost_links" in summary, _tied(summary)
-    return in_blocks(
-        (entry.get("bench"), _row(name, entry, lost, tied))
+    under the heading of its block (`in_blocks`), which says if the run is degraded."""
+    place = _place_of_lost(summary) if "lost_links" in summary else None
+    degraded, tied = bool(summary.get("degraded")), _tied(summary)
+    found = in_blocks(
+        (entry.get("bench"), _row(name, entry, place, tied, degraded))
         for name, entry in summary["methods"].items()
     )
+    return {heading + ", degraded run" * degraded: rows for heading, rows in found.items()}
 
 
 def in_blocks(rows: Iterable[tuple[str | None, T]]) -> dict[str, list[T]]:
@@ -118,7 +126,11 @@ def in_seconds(value: float) -> str:
     return f"{value:.{decimals}f}"
 
 
-def _row(name: str, entry: Mapping[str, Any], lost: bool, tied: bool) -> list[Cell]:
+def _row(
+    name: str, entry: Mapping[str, Any], lost: int | None, tied: bool, degraded: bool
+) -> list[Cell]:
+    """Return the cells of a method; ``lost`` is the place of ``F1l``, None for no such cell. In a
+    degraded run no F1 is highlighted, because the emulator's own losses are not its faults."""
     own = entry[entry["native"]]
     f1, missed, wrong = own["f1"], own["false_negatives"], own["false_positives"]
     star = " *" if entry["native"] == "undirected" else ""
@@ -126,7 +138,7 @@ def _row(name: str, entry: Mapping[str, Any], lost: bool, tied: bool) -> list[Ce
         Cell(plain(name) + star, plain(name)),
         Cell(*_defined(own["precision"])),
         Cell(*_defined(own["recall"])),
-        Cell(*_defined(f1, 3), None if f1 is None else good_f1(f1)),
+        Cell(*_defined(f1, 3), None if f1 is None or degraded else good_f1(f1)),
         Cell(*_defined(own["accuracy"], 3)),
         Cell(str(missed), missed, False if missed else None),
         Cell(str(wrong), wrong, False if wrong else None),
@@ -138,8 +150,8 @@ def _row(name: str, entry: Mapping[str, Any], lost: bool, tied: bool) -> list[Ce
     ]
     if tied:
         row.insert(_AFTER_F1, Cell(*_defined(own.get("class_f1", f1))))
-    if lost:
-        row.append(Cell(*_defined(entry["lost"][entry["native"]]["f1"])))
+    if lost is not None:
+        row.insert(lost, Cell(*_defined(entry["lost"][entry["native"]]["f1"])))
     return row
 
 

@@ -47,6 +47,9 @@ COLUMNS = (
     "parameters",
     "parameters_from",
     "found_at",
+    "lost_f1",
+    "degraded",
+    "tries",
 )
 """The columns of a comparison's Parquet file, which has a row for each seed and method. ``bench``
 is one of `analysis.methods.registry.Bench`. ``native`` says whether the method is scored on
@@ -55,7 +58,9 @@ links) and ``found_at`` (see `found_at`) are counted on these; undefined scores 
 `analysis.evaluation.metrics`, and ``unobserved`` is the number of faulty links that were not
 observed. ``fed`` is the share that the method got of what it asked for, nan if it does not say.
 ``parameters`` are all its parameters in the grammar of `analysis.methods.parameters`, and
-``parameters_from`` says where they come from."""
+``parameters_from`` says where they come from. ``lost_f1`` is F1 against the links that really lost
+packets, nan if the network does not tell. ``degraded`` says what makes the measurements of the
+seed's run incomplete, "" of a good run, and ``tries`` how often the seed was run for a good one."""
 
 MEANS = (
     Column("method", "* is scored on undirected links, ! is starved"),
@@ -156,7 +161,8 @@ def comparison_cells(rows: Rows) -> dict[str, list[list[Cell]]]:
     """Return a row for each method, with its cells in the order of `MEANS`, under the heading of
     its block (`analysis.evaluation.columns.in_blocks`).
 
-    Figures are means over the seeds, some with their 95 % confidence intervals. A seed in which a
+    Figures are means over the seeds with a good run, some with their 95 % confidence intervals.
+    A seed in which a
     method blames nothing has no precision; the mean is then over the other seeds, whose number is
     shown. The best F1 of each block is highlighted as good unless it is low, and low ones as bad.
     """
@@ -225,18 +231,56 @@ def comparison_table(rows: Rows) -> Table:
 
 def in_short(rows: Rows, runs: str = "") -> str:
     """Return the legend of the table: the number of runs, and what its columns mean."""
-    runs = runs or f"{len(set(np.asarray(rows['seed']).tolist()))}"
+    runs = runs or f"{len(good_seeds(rows))}"
     shown = MEANS[4:]
     if any(np.isnan(np.asarray(rows[name], np.float64)).any() for name in ("precision", "recall")):
         shown = (MEANS[2], *shown)
     legend = "; ".join(f"{column.title}: {column.meaning}" for column in shown)
-    said = f"means of {runs} runs with 95 % bootstrap intervals; {MEANS[0].meaning}\n{legend}"
+    without = degraded_seeds(rows)
+    left_out = f", {len(without)} degraded left out" if without else ""
+    said = f"means of {runs} runs{left_out} with 95 % bootstrap intervals; {MEANS[0].meaning}"
     starved = [
         f"{plain(name)} is starved: it got {share:.0%} of what it asked for"
         for name in method_names(rows)
         if (share := _fed(rows, name)) < ENOUGH
     ]
-    return "\n".join([said, *starved, *_limits(rows), *filter(None, [no_test(rows)])])
+    lines = [said, legend, *degraded_lines(rows), *starved, *_limits(rows), no_test(rows)]
+    return "\n".join(filter(None, lines))
+
+
+def degraded_seeds(rows: Rows) -> list[int]:
+    """Return the seeds with no good run, ascending; no mean has their figures."""
+    pairs = zip(np.asarray(rows["seed"]).tolist(), rows["degraded"], strict=True)
+    return sorted({seed for seed, degraded in pairs if degraded})
+
+
+def good_seeds(rows: Rows) -> list[int]:
+    """Return the seeds with a good run, ascending."""
+    return sorted(set(np.asarray(rows["seed"]).tolist()) - set(degraded_seeds(rows)))
+
+
+def degraded_lines(rows: Rows) -> list[str]:
+    """Return a line for each seed that ran more than once or is degraded, with F1 against the
+    faults beside F1 against what was truly lost."""
+    degraded, found = set(degraded_seeds(rows)), []
+    by_seed: dict[int, list[int]] = {}
+    for at, seed in enumerate(np.asarray(rows["seed"]).tolist()):
+        by_seed.setdefault(seed, []).append(at)
+    for seed, own in sorted(by_seed.items()):
+        tries = int(rows["tries"][own[0]])
+        if seed in degraded:
+            scores = ", ".join(
+                f"{plain(rows['method'][at])} {rows['f1'][at]:.3f} / {rows['lost_f1'][at]:.3f}"
+                for at in own
+            )
+            found.append(
+                f"seed {seed}: degraded in {tries} of {tries} tries and left out of the means "
+                f"({plain(rows['degraded'][own[0]])}); F1 against the faults / against the links "
+                f"that really lost packets: {scores}"
+            )
+        elif tries > 1:
+            found.append(f"seed {seed}: {tries} tries, the earlier ones were degraded")
+    return found
 
 
 def _limits(rows: Rows) -> Iterator[str]:
@@ -256,7 +300,8 @@ def _limits(rows: Rows) -> Iterator[str]:
 
 def _fed(rows: Rows, method: str) -> float:
     """Return the mean share that a method got of what it asked for; nan if it does not say."""
-    return float(np.mean(chosen(rows, method)["fed"]))
+    own = chosen(rows, method)["fed"]
+    return float(np.mean(own)) if own else math.nan
 
 
 def no_test(rows: Rows) -> str:
@@ -365,8 +410,10 @@ def bench_in(rows: Rows, method: str) -> str:
 
 
 def chosen(rows: Rows, method: str) -> dict[str, Any]:
-    """Return the rows of one method as columns; ``found_at`` becomes a list of arrays."""
-    own = [i for i, name in enumerate(rows["method"]) if name == method]
+    """Return the rows of one method, of the seeds with a good run, as columns; ``found_at`` becomes
+    a list of arrays."""
+    pairs = zip(rows["method"], rows["degraded"], strict=True)
+    own = [i for i, (name, degraded) in enumerate(pairs) if name == method and not degraded]
     columns: dict[str, Any] = {}
     for name, column in rows.items():
         columns[name] = [column[i] for i in own]
@@ -380,7 +427,8 @@ def origins(rows: Rows) -> dict[str, str]:
 
 def label(rows: Rows, method: str) -> str:
     """Return a method's name, with * if it is scored on undirected links and ! if starved."""
-    star = " *" if chosen(rows, method)["native"][0] == "undirected" else ""
+    native = rows["native"][list(rows["method"]).index(method)]
+    star = " *" if native == "undirected" else ""
     return plain(method) + star + " !" * (_fed(rows, method) < ENOUGH)
 
 

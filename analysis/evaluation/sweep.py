@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from analysis.evaluation.columns import Cell
-from analysis.evaluation.comparison import comparison_cells
+from analysis.evaluation.comparison import comparison_cells, degraded_seeds
 from analysis.evaluation.report import add_heading
 from testbed.fabric.names import plain
 
@@ -40,7 +40,10 @@ def sweep_tables(
         table = Table(box=box.SIMPLE_HEAD, padding=0, show_edge=False, header_style="bold")
         table.add_column("method", overflow="fold")
         for at in here:
-            title = Text(plain(f"{setting}={values[at]}"))
+            without = len(degraded_seeds(parts[at]))
+            title = Text(
+                plain(f"{setting}={values[at]}") + f" ({without} degraded)" * bool(without)
+            )
             table.add_column(title, justify="right", overflow="fold")
         for heading, block in blocks.items():
             add_heading(table, heading)

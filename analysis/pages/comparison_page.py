@@ -16,6 +16,7 @@ from analysis.evaluation.comparison import (
     chosen,
     comparison_cells,
     defined,
+    degraded_seeds,
     in_short,
     interval,
     label,
@@ -30,6 +31,7 @@ from analysis.pages.template import render_page
 from testbed.fabric.names import plain
 
 _SEEDS_SHOWN = 2000
+_COSTS = ("seconds", "telemetry_bytes", "probe_packets")
 
 
 def comparison_page(
@@ -47,6 +49,7 @@ def comparison_page(
     methods = [_method(rows, name) for name in names]
     heads = in_blocks((bench_in(rows, name), label(rows, name)) for name in names)
     seeds = sorted(set(np.asarray(rows["seed"]).tolist()))
+    degraded = set(degraded_seeds(rows))
     return render_page(
         "comparison.html",
         ("page.css", "comparison.css"),
@@ -59,7 +62,7 @@ def comparison_page(
         columns=MEANS,
         blocks=comparison_cells(rows),
         heads=heads,
-        seeds=[_seed(rows, methods, seed) for seed in seeds[:_SEEDS_SHOWN]],
+        seeds=[(*_seed(rows, methods, seed), seed in degraded) for seed in seeds[:_SEEDS_SHOWN]],
         hidden=max(0, len(seeds) - _SEEDS_SHOWN),
         costs=in_blocks((bench_in(rows, name), _cost(rows, name)) for name in names),
         setup=[pair for pair in settings_in_words(settings) if pair[0] not in ("seed", "methods")],
@@ -85,7 +88,7 @@ def _seed(
     rows: Mapping[str, Any], methods: list[dict[str, Any]], seed: int
 ) -> tuple[int, int, list[float | None]]:
     """Return a seed, how many links were faulty in its run, and the F1 of each method, None for a
-    method that did not run with this seed."""
+    method that has no good run with this seed."""
     at = np.flatnonzero(np.asarray(rows["seed"]) == seed)
     f1 = [
         method["f1"][method["seeds"].index(seed)] if seed in method["seeds"] else None
@@ -95,15 +98,17 @@ def _seed(
 
 
 def _cost(rows: Mapping[str, Any], name: str) -> dict[str, str]:
-    own = chosen(rows, name)
-    data, probes = np.mean(own["telemetry_bytes"]), np.mean(own["probe_packets"])
+    """Return the mean costs of a method, in degraded runs too, and its parameters as text."""
+    every = [at for at, method in enumerate(rows["method"]) if method == name]
+    own = {figure: np.asarray(rows[figure])[every] for figure in _COSTS}
+    data, probes = (float(own[figure].mean()) for figure in _COSTS[1:])
     return {
         "method": plain(name),
-        "seconds": f"{np.mean(own['seconds']):.4g}",
-        "data": in_bytes(float(data)),
+        "seconds": f"{own['seconds'].mean():.4g}",
+        "data": in_bytes(data),
         "bytes": f"{data:.0f}",
         "probes": f"{probes:,.0f}",
-        "parameters": plain(own["parameters"][0]),
-        "origin": plain(own["parameters_from"][0]),
+        "parameters": plain(rows["parameters"][every[0]]),
+        "origin": plain(rows["parameters_from"][every[0]]),
         "remarks": "",
     }

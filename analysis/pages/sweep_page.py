@@ -17,6 +17,8 @@ from analysis.evaluation.comparison import (
     chosen,
     comparison_cells,
     defined,
+    degraded_lines,
+    good_seeds,
     interval,
     label,
     mean_curve,
@@ -54,7 +56,7 @@ def sweep_page(
     labels = [next(label(r, n) for r, _, _ in parts if n in r["method"]) for n in names]
     points = [[_point(rows, name) for name in names] for rows, _, _ in parts]
     address = [f"./{quote(name)}/index.html" for _, _, name in parts]
-    runs = [len(set(np.asarray(rows["seed"]).tolist())) for rows, _, _ in parts]
+    runs = [len(good_seeds(rows)) for rows, _, _ in parts]
     first = parts[0]
     return render_page(
         "sweep.html",
@@ -74,6 +76,11 @@ def sweep_page(
         setting=plain(setting),
         values=[plain(value) for value in values],
         runs=runs,
+        degraded=[
+            f"{plain(setting)}={plain(value)}, {text}"
+            for value, (rows, _, _) in zip(values, parts, strict=True)
+            for text in degraded_lines(rows)
+        ],
         parameters=plain(parameters_line(origins(first[0]))),
         columns=MEANS[1:],
         blocks=_blocks(values, address, [rows for rows, _, _ in parts]),

@@ -12,10 +12,14 @@ from rich.console import Console
 from analysis.evaluation.comparison import (
     COLUMNS,
     MEANS,
+    bench_in,
     chosen,
     comparison_cells,
     comparison_table,
     defined,
+    degraded_lines,
+    degraded_seeds,
+    good_seeds,
     in_short,
     interval,
     mean_of,
@@ -195,8 +199,8 @@ def print_comparison(rows: Mapping[str, Any], console: Console) -> None:
 
 
 def comparison_figures(found: Compared) -> dict[str, Any]:
-    """Return the figures of a comparison for programs: the means by method, and a row for each seed
-    and method."""
+    """Return the figures of a comparison for programs: the means by method, the degraded seeds that
+    no mean has, and a row for each seed and method."""
     names = [name for name in COLUMNS if name != "found_at"]
     columns = [np.asarray(found.rows[name]).tolist() for name in names]
     columns = [[None if v != v else v for v in column] for column in columns]
@@ -222,6 +226,7 @@ def comparison_figures(found: Compared) -> dict[str, Any]:
             for block in comparison_cells(found.rows).values()
             for row in block
         },
+        "degraded": degraded_seeds(found.rows),
         "rows": [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)],
     }
 
@@ -237,9 +242,13 @@ def print_sweep(sweep: Sweep, console: Console) -> None:
     for table in tables:
         console.print(table, width=min(console.width, 80))
     rows = sweep.parts[0].rows
-    seeds = sorted({len(part.seeds) for part in sweep.parts})
+    seeds = sorted({len(good_seeds(part.rows)) for part in sweep.parts})
     runs = f"{seeds[0]}" if len(seeds) == 1 else f"{seeds[0]} to {seeds[-1]}"
     console.print(line(f"F1: {in_short(rows, runs).partition(chr(10))[0]}", "dim"), soft_wrap=True)
+    for value, part in zip(sweep.values, sweep.parts, strict=True):
+        for text in degraded_lines(part.rows):
+            said = f"{sweep.setting.upper()}={plain(value)}, {text}"
+            console.print(line(said, "yellow"), soft_wrap=True)
     console.print(line(parameters_line(origins(rows)), "dim"), soft_wrap=True)
 
 
@@ -250,14 +259,15 @@ def sweep_figures(sweep: Sweep) -> dict[str, Any]:
     def figures() -> Iterator[dict[str, Any]]:
         for value, part in zip(sweep.values, sweep.parts, strict=True):
             for method in method_names(part.rows):
-                own = [i for i, name in enumerate(part.rows["method"]) if name == method]
-                f1 = interval(defined([part.rows["f1"][i] for i in own]))
+                own = chosen(part.rows, method)["f1"]
+                f1 = interval(defined(own))
                 bounds = None if f1.low != f1.low else [f1.low, f1.high]
                 yield {
                     "value": value,
                     "method": method,
-                    "bench": part.rows["bench"][own[0]],
+                    "bench": bench_in(part.rows, method),
                     "runs": len(own),
+                    "degraded": len(degraded_seeds(part.rows)),
                     "f1": _number(f1.mean),
                     "interval": bounds,
                 }

@@ -21,7 +21,13 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import BaseModel, Field, ValidationError
 
-from analysis.evaluation.comparison import COLUMNS, average_precision, found_at, plot
+from analysis.evaluation.comparison import (
+    COLUMNS,
+    average_precision,
+    degraded_seeds,
+    found_at,
+    plot,
+)
 from analysis.methods.parameters import DEFAULTS, Parameters
 from analysis.methods.registry import GROUP, BuiltMethod, find_methods
 from scenarios.experiment.estimate import need_memory
@@ -47,13 +53,15 @@ from testbed.record.run import RunDirectory, RunError
 from testbed.record.schema import TableError
 
 SETTINGS_FILE = "comparison.json"
+TRIES = 3
+"""How often a seed is run at most until its run is not degraded."""
 _OF_PAPERS = ("pages", "plot", "results", "tables", "verdicts")
 _OF_LIVE = ("net", "publisher", "server", "watched_run")
 _PAGES = {Path("analysis/pages")}
 _PAGES |= {Path(f"scenarios/live/{name}.py") for name in _OF_LIVE}
 _PAGES |= {Path(f"scenarios/papers/{name}.py") for name in _OF_PAPERS}
 _KINDS = {list: "texts", Paths: "lists", np.ndarray: "numbers"}
-_TEXTS = ("method", "bench", "native", "parameters", "parameters_from")
+_TEXTS = ("method", "bench", "native", "parameters", "parameters_from", "degraded")
 _KIND_OF = dict.fromkeys(_TEXTS, "texts") | {"found_at": "lists"}  # the others are numbers
 
 
@@ -138,7 +146,9 @@ def compare(
             raise UserError(f"no seed ran: seed {seed}: {reason}")
         rows = _join([_finished(folder, seed) for seed in done])
         write_columns(folder / "results.parquet", rows)
-        title = f"{Path(name).stem}, {_described(settings)}, {len(done)} runs"
+        without = len(degraded_seeds(rows))
+        runs = f"{len(done) - without} runs" + f", {without} degraded left out" * bool(without)
+        title = f"{Path(name).stem}, {_described(settings)}, {runs}"
         with atomic_write(folder / "f1.png") as drawn:
             plot(rows, title, drawn)
     return Comparison(rows, failures, capture)
@@ -232,14 +242,19 @@ def _file(folder: Path, seed: int) -> Path:
 def _seed_file(
     name: str, settings: Settings, methods: str, parameters: Parameters, place: Path
 ) -> bytes:
-    """Run a scenario, and return the content of the Parquet file with its rows."""
-    path, scenario = place / "run", load_scenario(name)
-    run_experiment(name, scenario, settings, path, find_methods(methods, parameters))
-    write_columns(place / "rows.parquet", _rows(RunDirectory(path), settings.seed))
+    """Run a scenario until a run is not degraded, at most `TRIES` times, and return the content of
+    the Parquet file with the rows of the last run."""
+    scenario, chosen = load_scenario(name), find_methods(methods, parameters)
+    degraded, tries, path = True, 0, place
+    while degraded and tries < TRIES:
+        tries += 1
+        path = place / f"run-{tries}"
+        degraded = bool(run_experiment(name, scenario, settings, path, chosen)["degraded"])
+    write_columns(place / "rows.parquet", _rows(RunDirectory(path), settings.seed, tries))
     return (place / "rows.parquet").read_bytes()
 
 
-def _rows(run: RunDirectory, seed: int) -> dict[str, Any]:
+def _rows(run: RunDirectory, seed: int, tries: int) -> dict[str, Any]:
     """Return the figures of a finished run, with a row for each method."""
     faulty: npt.NDArray[np.bool_] = np.asarray(run.table("links")["faulty"], np.bool_)
     columns: dict[str, list[Any]] = {name: [] for name in COLUMNS}
@@ -250,6 +265,7 @@ def _rows(run: RunDirectory, seed: int) -> dict[str, Any]:
             score, truth = np.maximum(score[::2], score[1::2]), faulty[::2] | faulty[1::2]
         found = found_at(score, truth)
         own = entry[native]
+        lost = entry["lost"][native]["f1"] if "lost" in entry else None
         figures = {
             "seed": seed,
             "method": method,
@@ -260,9 +276,13 @@ def _rows(run: RunDirectory, seed: int) -> dict[str, Any]:
             "fed": entry.get("fed", np.nan),
             "unobserved": len(own.get("unobserved", ())),
             "found_at": found,
+            "lost_f1": lost,
+            "degraded": "; ".join(run.summary["degraded"]),
+            "tries": tries,
         }
         for column in COLUMNS:
-            value = figures.get(column, own.get(column, entry.get(column)))
+            known = figures if column in figures else own if column in own else entry
+            value = known.get(column)
             columns[column].append(math.nan if value is None else value)  # undefined precision
     lengths = [len(found) for found in columns["found_at"]]
     links = np.concatenate([np.zeros(0, np.int32), *columns["found_at"]])

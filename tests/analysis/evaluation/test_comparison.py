@@ -145,6 +145,29 @@ def test_precision_is_the_mean_of_the_runs_that_blame_something(tmp_path: Path) 
     plot(made, "nothing blamed", tmp_path / "plot.png")
 
 
+def test_a_degraded_seed_is_in_no_mean_and_is_said_with_what_was_lost(tmp_path: Path) -> None:
+    made = rows(4, {"a": 0.9, "c": 0.7})
+    whole = in_short(made)
+    assert "means of 4 runs with" in whole and "degraded" not in whole
+    made["degraded"][2:4] = ["the controller was 9.9 s late"] * 2  # seed 1
+    made["tries"] = np.array([1, 1, 3, 3, 2, 2, 1, 1])
+    made["f1"] = made["f1"].copy()
+    made["f1"][2:4], made["lost_f1"][2:4] = (0.25, 0.5), (0.75, 1.0)
+    cells = {row[0].text: row[1].value for row in _every(comparison_cells(made))}
+    assert cells["a"] == pytest.approx(made["f1"][[0, 4, 6]].mean())
+    said = in_short(made).splitlines()
+    assert said[0].startswith("means of 3 runs, 1 degraded left out with")
+    assert "seed 2: 2 tries, the earlier ones were degraded" in said
+    (line,) = (each for each in said if each.startswith("seed 1: degraded in 3 of 3 tries"))
+    assert "(the controller was 9.9 s late)" in line
+    assert line.endswith("really lost packets: a 0.250 / 0.750, c 0.500 / 1.000")
+    plot(made, "one degraded", tmp_path / "plot.png")
+    made["degraded"] = ["late"] * 8  # no mean is left
+    assert {row[1].text for row in _every(comparison_cells(made))} == {"– 0/0"}
+    assert in_short(made).startswith("means of 0 runs, 4 degraded left out")
+    plot(made, "all degraded", tmp_path / "plot.png")
+
+
 _SHARES = ("precision", "recall", "f1", "accuracy", "class_f1", "undirected_f1")
 
 
@@ -169,6 +192,9 @@ def rows(seeds: int, f1: dict[str, float]) -> dict:
         "parameters": ["p=1.0"] * n,
         "parameters_from": ["paper" if name == "b" else "default" for name in names],
         "found_at": [np.array([1, 2, 5]) if i % 2 else np.zeros(0, int) for i in range(n)],
+        "lost_f1": np.minimum(value + 0.2, 1),
+        "degraded": [""] * n,
+        "tries": np.ones(n, int),
     }
 
 

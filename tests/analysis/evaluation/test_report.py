@@ -61,6 +61,22 @@ def test_the_precision_of_nothing_is_undefined(
     assert (row[1].text, row[1].value) == (shown, precision)
 
 
+def test_a_degraded_run_shows_f1_beside_f1_against_what_was_lost() -> None:
+    every = {"canary": verdict("canary", 3, 5)}
+    lost, truth = np.array([3, 5]), np.array([3])
+    found = {"methods": figures(every, map(build, every), TELEMETRY, truth, lost)}
+    found |= {"lost_links": ["a", "b"], "degraded": []}
+    assert [column.title for column in columns(found)][-1] == "F1l"
+    assert list(cells(found)) == ["as published"]
+    found["degraded"] = ["the controller was 9.9 s late"]
+    titles = [column.title for column in columns(found)]
+    assert titles[3:5] == ["F1", "F1l"] and len(titles) == len(set(titles))
+    (heading, (row,)), *_ = cells(found).items()
+    assert heading == "as published, degraded run"
+    assert [row[3].text, row[4].text] == ["0.667", "1.00"] and row[3].good is None
+    assert row[titles.index("F1u")].text == "0.67"
+
+
 @pytest.mark.parametrize(
     ("seconds", "shown"),
     [(0.004, "0.00"), (9.994, "9.99"), (9.996, "10.0"), (99.94, "99.9"), (99.96, "100")],

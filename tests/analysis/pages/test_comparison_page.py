@@ -40,6 +40,8 @@ def made_up(folder: Path, **columns: object) -> Path:
         "parameters": ["p=1"] * n,
         "parameters_from": ["default"] * n,
         "found_at": Paths(np.arange(n + 1) * 3, np.tile([1, 2, 5], n).astype(np.int32)),
+        "degraded": [""] * n,
+        "tries": np.ones(n, int),
     }
     rows |= columns
     write_columns(folder / "results.parquet", {name: rows[name] for name in COLUMNS})

@@ -20,10 +20,13 @@ from scapy.layers.inet import IP, TCP
 from scapy.layers.l2 import Ether
 from scapy.utils import wrpcap
 
+from analysis.evaluation.comparison import degraded_seeds
+from analysis.methods.parameters import DEFAULTS
 from analysis.methods.registry import find_methods
 from scenarios.command.seeds import parse_seeds
+from scenarios.experiment import recording
 from scenarios.experiment.settings import Settings
-from scenarios.many.compare import Comparison, code_digest, compare, default_folder
+from scenarios.many.compare import Comparison, _seed_file, code_digest, compare, default_folder
 from scenarios.many.work import _work
 from scenarios.process.signals import Stopped
 from testbed.record.atomic import FolderError
@@ -380,3 +383,25 @@ def processes_of(session: int) -> list[int]:
         if int(of) == session and state != "Z":
             found.append(int(stat.parent.name))
     return found
+
+
+@pytest.mark.parametrize("bad", [1, 3])
+def test_a_degraded_seed_is_run_again_until_a_run_is_good(
+    bad: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first ``bad`` runs are recorded as degraded, as a real network records them."""
+    made = 0
+
+    def degraded(*_: object) -> list[str]:
+        nonlocal made
+        made += 1
+        return [f"try {made} was late"] if made <= bad else []
+
+    monkeypatch.setattr(recording, "_degraded", degraded)
+    settings = replace(TINY, epochs=1, seed=5)
+    content = _seed_file("faulty_links", settings, "canary-mle", DEFAULTS, tmp_path)
+    (tmp_path / "seed.parquet").write_bytes(content)
+    rows = read_columns(tmp_path / "seed.parquet")
+    assert made == rows["tries"].tolist()[0] == min(bad + 1, 3)
+    assert rows["degraded"] == ["" if bad < 3 else "try 3 was late"]
+    assert degraded_seeds(rows) == [5] * (bad == 3)
