@@ -15,8 +15,8 @@ from analysis.methods.registry import METHODS, ON_REQUEST
 from scenarios.api import Run
 from testbed.fabric.clos import Fabric, clos, leaf_spine
 from testbed.fabric.fat_tree import FatTree
+from testbed.fabric.packet_fabric import TwoSwitches
 from testbed.fabric.topologies import make_fabric
-from testbed.fabric.two_switches import TwoSwitches
 
 ROOT = Path(__file__).parent.parent
 MODULES = [

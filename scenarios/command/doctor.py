@@ -21,7 +21,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from scenarios.experiment.memory import available_bytes, in_gigabytes
+from scenarios.experiment.estimate import available_bytes, in_gigabytes
 from testbed.fabric.names import plain
 from testbed.faults.kernel_injectors import NetemInjector, NftInjector, in_new_namespace
 from testbed.network.requirements import BMV2, IP, IPERF, MNEXEC, P4C, PING, Tool, missing

@@ -18,7 +18,7 @@ from scenarios.experiment.inputs import Inputs
 from scenarios.experiment.settings import REAL_TIME
 from scenarios.process.root_server import root_available
 from scenarios.process.sudo import go_through_sudo
-from testbed.control.capacity import needed_entries
+from testbed.control.forwarding import needed_entries
 from testbed.control.local import LocalSwitch
 from testbed.control.switch import SwitchControl
 from testbed.dataplane import VERDICT

@@ -23,13 +23,13 @@ from __future__ import annotations
 
 import sys
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
 from analysis.methods.flock.search import MANY_PAIRS, MANY_TRIED
 from scenarios.experiment.inputs import Demand
-from scenarios.experiment.memory import available_bytes, in_gigabytes
 from scenarios.experiment.settings import REAL_TIME, Backend, SettingsError
 from scenarios.experiment.traffic import arrivals
 from testbed.arrays import BoolArray
@@ -237,3 +237,25 @@ def _rounded(seconds: float) -> str:
         return f"{max(5, 5 * round(seconds / 5))} s"
     minutes = seconds / 60
     return f"{minutes:.0f} minutes" if minutes < 90 else f"{minutes / 60:.1f} hours"
+
+
+def available_bytes(
+    meminfo: Path = Path("/proc/meminfo"), cgroup: Path = Path("/sys/fs/cgroup")
+) -> int:
+    """Return the bytes that a new process can use without swapping, within the limit of its
+    container (cgroup v2)."""
+    fields = (line.split() for line in meminfo.read_text().splitlines())
+    there = 1024 * next(int(value[0]) for name, *value in fields if name == "MemAvailable:")
+    try:
+        limit = int((cgroup / "memory.max").read_text())
+        used = int((cgroup / "memory.current").read_text())
+        fields = (line.split() for line in (cgroup / "memory.stat").read_text().splitlines())
+        files = next(int(value) for name, value in fields if name == "inactive_file")
+    except (OSError, ValueError, StopIteration):  # no container, or "max": no limit
+        return there
+    return min(there, limit - used + files)
+
+
+def in_gigabytes(n: float) -> str:
+    """Return a number of bytes as text, such as ``1.2 GB``, or ``350 MB`` below one gigabyte."""
+    return f"{n / 1e9:.1f} GB" if n >= 1e9 else f"{n / 1e6:.0f} MB"

@@ -9,12 +9,11 @@ import numpy.typing as npt
 
 from scenarios.experiment.settings import REAL_TIME, Backend, Injector, Settings
 from testbed.control.selection import SelectionParameters
-from testbed.dataplane.icmp_limit import IcmpLimit
+from testbed.dataplane.adapted import IcmpLimit
 from testbed.fabric.packet_fabric import PacketFabric
 from testbed.fabric.segments import Segments
 from testbed.faults.events import Event
-from testbed.faults.noise import noise_rates
-from testbed.faults.plan import FaultPlan
+from testbed.faults.plan import FaultPlan, noise_rates
 from testbed.traffic.flows import Traffic
 
 

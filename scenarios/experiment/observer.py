@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
-from scenarios.experiment.epoch import Epoch
 from scenarios.experiment.estimate import Estimate
+from scenarios.experiment.recording import Epoch
 from scenarios.experiment.setup import Emulation
 from testbed.arrays import BoolArray
 from testbed.fabric.clos import Fabric

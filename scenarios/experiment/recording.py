@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from analysis.telemetry.minus_meters import MeterDump, Rules
+from analysis.telemetry.minus_meters import MeterDump, MinusMeter, Rules
 from scenarios.experiment.setup import Emulation
 from testbed.control.collection import upload_bytes
 from testbed.dataplane import CAUSES
@@ -371,3 +371,23 @@ def _own_losses(drops: EmulatorDrops) -> str:
         f"the emulator itself lost {sum(lost.values()):,} packets, which no fault took: "
         f"{places}{also}: use a smaller LOAD"
     )
+
+
+@dataclass
+class Epoch:
+    """An epoch that has ended, and what the steps of the epoch loop found out about it.
+
+    Attributes:
+        number: The epoch's number, from 0.
+        dump: The non-empty buckets of all meters.
+        rules: The DSM rules in force during the epoch.
+        meter: The packets that each flow lost on its segment (Canary's minus meter).
+    """
+
+    number: int
+    emulation: Emulation
+    history: History
+    writer: Recorder
+    dump: MeterDump = field(init=False)
+    rules: Rules = field(init=False)
+    meter: MinusMeter = field(init=False)

@@ -23,9 +23,9 @@ from analysis.methods.registry import METHODS, BuiltMethod, find_methods
 from analysis.telemetry.observations import read_telemetry
 from analysis.telemetry.telemetry import MissingTelemetry, SegmentCounts
 from scenarios.experiment.backends import need_backend
-from scenarios.experiment.emulation import emulate
 from scenarios.experiment.estimate import Estimate, estimate, need_memory
 from scenarios.experiment.inputs import demand_of, inputs_of
+from scenarios.experiment.loop import emulate
 from scenarios.experiment.observer import Observer, Progress
 from scenarios.experiment.scenario import Scenario
 from scenarios.experiment.settings import Settings
@@ -186,8 +186,7 @@ def _emulate(
     if account is not None:
         writer.json("capture.json", account.as_dict())
     if settings.real_time and os.geteuid() != 0:
-        from scenarios.experiment.root_client import emulate_as_root
-        from scenarios.experiment.root_job import RootJob
+        from scenarios.experiment.root_job import RootJob, emulate_as_root
 
         emulate_as_root(RootJob(settings, plan, traffic, observer.watches), writer, observer)
         return

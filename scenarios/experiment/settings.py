@@ -22,7 +22,7 @@ from testbed.fabric.names import nearest
 from testbed.fabric.packet_fabric import PacketFabric
 from testbed.fabric.topologies import make_packet_fabric
 from testbed.faults.events import Event, parse_events
-from testbed.faults.noise import noise_range
+from testbed.faults.plan import noise_range
 from testbed.probes.traceroute import host_rate_limit
 from testbed.record.documents import EPOCHS, TELEMETRY
 from testbed.record.messages import first_problem

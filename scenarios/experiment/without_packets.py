@@ -23,14 +23,13 @@ from scenarios.experiment.settings import Settings, SettingsError
 from scenarios.experiment.traffic import arrivals, capture_file, flow_file
 from testbed.control.collection import Exchanged
 from testbed.control.selection import SelectionParameters
-from testbed.dataplane.icmp_limit import IcmpLimit
+from testbed.dataplane.adapted import IcmpLimit
 from testbed.fabric.clos import Fabric
 from testbed.fabric.ecmp import Ecmp
 from testbed.fabric.monitors import monitor_switches
 from testbed.fabric.paths import Paths, PathSets
 from testbed.fabric.segments import Segments, segment_share, segments
-from testbed.faults.noise import noise_rates
-from testbed.faults.plan import FaultPlan
+from testbed.faults.plan import FaultPlan, noise_rates
 from testbed.network.flow import Carried, FlowRecords, Observation, link_loss, send
 from testbed.probes.flow_traces import Traces, trace
 from testbed.probes.probe_matrix import standard_matrix

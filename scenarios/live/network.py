@@ -24,12 +24,10 @@ from analysis.methods.registry import METHODS, BuiltMethod, find_methods
 from analysis.telemetry.minus_meters import segment_counts
 from analysis.telemetry.observations import read_telemetry
 from analysis.telemetry.telemetry import MissingTelemetry
-from scenarios.experiment.agenda import TICKS
 from scenarios.experiment.backends import Backend
-from scenarios.experiment.epoch import Epoch
 from scenarios.experiment.inputs import Inputs
-from scenarios.experiment.loop import STEPS
-from scenarios.experiment.recording import History
+from scenarios.experiment.loop import STEPS, TICKS
+from scenarios.experiment.recording import Epoch, History
 from scenarios.experiment.run import run_config
 from scenarios.experiment.settings import Settings
 from scenarios.experiment.setup import set_up

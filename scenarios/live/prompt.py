@@ -40,7 +40,7 @@ from testbed.fabric.topologies import make_packet_fabric
 from testbed.faults.plan import FaultPlan
 from testbed.network.mininet import MininetNetwork
 from testbed.network.network import NetworkError
-from testbed.network.packet_dump import PacketDump
+from testbed.network.packet_sockets import PacketDump
 from testbed.network.virtual import LinkModel
 from testbed.traffic.iperf import need_iperf
 

@@ -19,8 +19,8 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-from scenarios.experiment.emulation import emulate
 from scenarios.experiment.inputs import inputs_of
+from scenarios.experiment.loop import emulate
 from scenarios.experiment.observer import Observer, Observers
 from scenarios.experiment.root_job import receive_job
 from scenarios.live.watched_run import WatchedRun

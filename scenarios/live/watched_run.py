@@ -16,8 +16,8 @@ from analysis.methods.registry import make_method
 from analysis.pages.live_page import live_page
 from analysis.telemetry.minus_meters import segment_counts
 from analysis.telemetry.telemetry import SegmentCounts, Telemetry
-from scenarios.experiment.epoch import Epoch
 from scenarios.experiment.observer import Observer
+from scenarios.experiment.recording import Epoch
 from scenarios.experiment.settings import SettingsError
 from scenarios.experiment.setup import Emulation
 from scenarios.live.publisher import Counters, PagePublisher

@@ -30,9 +30,8 @@ from analysis.evaluation.comparison import (
 )
 from analysis.methods.parameters import DEFAULTS, Parameters
 from analysis.methods.registry import GROUP, BuiltMethod, find_methods
-from scenarios.experiment.estimate import need_memory
+from scenarios.experiment.estimate import available_bytes, need_memory
 from scenarios.experiment.inputs import demand_of
-from scenarios.experiment.memory import available_bytes
 from scenarios.experiment.observer import Progress
 from scenarios.experiment.run import expected_of, run_config, run_experiment
 from scenarios.experiment.scenario import load_scenario

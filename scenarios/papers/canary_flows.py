@@ -23,10 +23,10 @@ from scenarios.experiment.observer import Observer
 from scenarios.experiment.run import run_config
 from scenarios.experiment.settings import make_settings
 from scenarios.experiment.setup import set_up
-from scenarios.papers.canary_two_monitors import traffic_of
+from scenarios.papers.canary_tables import traffic_of
 from scenarios.papers.experiment import Effort, Row, Task, by_draw, label
 from testbed.arrays import FloatArray, LongArray, WordArray
-from testbed.fabric.two_switches import TwoSwitches
+from testbed.fabric.packet_fabric import TwoSwitches
 from testbed.faults.plan import FaultPlan
 from testbed.network.virtual import LinkModel
 from testbed.record.run import RunDirectory, RunWriter

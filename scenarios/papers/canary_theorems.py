@@ -10,7 +10,7 @@ import numpy as np
 from analysis.sketches.hashing import buckets, flow_ids
 from analysis.sketches.meters import FlowMeter
 from analysis.sketches.sizing import clean_share
-from scenarios.papers.canary_two_monitors import Pair, frames_of
+from scenarios.papers.canary_tables import Pair, frames_of
 from scenarios.papers.experiment import Effort, Row, Task, by_draw, label
 from testbed.dataplane import BUCKETS, ROWS, USM
 from testbed.fabric.pathbf import bloom_mask, theorem1

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from analysis.pages.template import write_page
-from scenarios.experiment.memory import available_bytes
+from scenarios.experiment.estimate import available_bytes
 from scenarios.experiment.observer import Progress
 from scenarios.many.cluster import workers_of
 from scenarios.many.compare import code_digest

@@ -1,4 +1,10 @@
-"""Forwarding: two-level prefixes down, ECMP up in the fat-tree (Al-Fares et al., SIGCOMM 2008)."""
+"""Forwarding: two-level prefixes down, ECMP up in the fat-tree (Al-Fares et al., SIGCOMM 2008).
+
+The P4 program has tables of sizes that suit most fabrics, and a run of a larger one makes them as
+large as `needed_entries` says (`testbed.dataplane.adapted`). The tables of a meter's rules keep
+their size: it is part of Canary's memory budget, and `testbed.control.selection` refuses flows when
+they are full.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +14,10 @@ from typing import NamedTuple
 import numpy as np
 
 from testbed.control.switch import Tables
-from testbed.dataplane import IDENTITY, ROUTING
+from testbed.dataplane import HEAVY_HITTER, IDENTITY, ROUTING
 from testbed.fabric.fat_tree import FatTree
 from testbed.fabric.packet_fabric import PacketFabric
+from testbed.fabric.segments import Segments
 
 
 @dataclass
@@ -163,3 +170,16 @@ def _install_uplinks(topology: FatTree, switch: int, control: Tables) -> Uplinks
     group = profile.add_group(list(members.values()))
     control.table(ROUTING.uplinks).add_group_entry([1], group)
     return Uplinks(control, group, members)
+
+
+def needed_entries(topology: PacketFabric, segments: Segments) -> dict[str, int]:
+    """Return the most entries that a switch ever has in each table that may be too small.
+
+    Every segment into a monitor switch may ask for flows at the same time, as all do before the
+    first epoch. All switches of a tier have the same number of routes.
+    """
+    first_of_tier = np.unique(topology.tier, return_index=True)[1].tolist()
+    return {
+        HEAVY_HITTER.segments: int(np.bincount(segments.downstream).max()),
+        ROUTING.routes: max(len(routes(topology, switch)) for switch in first_of_tier),
+    }

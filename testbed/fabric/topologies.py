@@ -17,8 +17,7 @@ import numpy as np
 from testbed.fabric.clos import Fabric, TopologyError, clos, leaf_spine
 from testbed.fabric.ecmp import Ecmp
 from testbed.fabric.fat_tree import FatTree
-from testbed.fabric.packet_fabric import PacketFabric
-from testbed.fabric.two_switches import TwoSwitches
+from testbed.fabric.packet_fabric import PacketFabric, TwoSwitches
 
 _FORMS = (
     "fat-tree, two-switch, leaf-spine:LEAVES:SPINES[:OVERSUB] or "

@@ -115,7 +115,7 @@ def link_loss(
         plan: The faults. The rate of one that is active for part of an epoch is weighted by it.
         epochs: The number of epochs.
         epoch_s: The length of an epoch in seconds.
-        noise: The loss rate of each link while it is healthy (`testbed.faults.noise`),
+        noise: The loss rate of each link while it is healthy (`testbed.faults.plan`),
             float64[n_links]; None for none.
 
     Raises:

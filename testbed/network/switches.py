@@ -22,8 +22,7 @@ from typing import IO, TYPE_CHECKING, Any, Literal
 
 from testbed.fabric.fat_tree import FatTree
 from testbed.fabric.names import command
-from testbed.fabric.packet_fabric import PacketFabric
-from testbed.fabric.two_switches import TwoSwitches
+from testbed.fabric.packet_fabric import PacketFabric, TwoSwitches
 from testbed.network.namespaces import inside
 from testbed.network.network import NetworkError, switch_seed
 from testbed.network.nodes import Nodes

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from testbed.arrays import FloatArray, IntArray
 from testbed.compiled import njit
-from testbed.dataplane.icmp_limit import IcmpLimit
+from testbed.dataplane.adapted import IcmpLimit
 from testbed.fabric.ecmp import Ecmp
 from testbed.fabric.paths import Paths
 from testbed.probes.traceroute import MAX_HOPS

@@ -14,7 +14,7 @@ from scipy.sparse.csgraph import connected_components, dijkstra
 from testbed.arrays import LongArray
 from testbed.fabric.clos import Fabric
 from testbed.fabric.fat_tree import FatTree
-from testbed.fabric.two_switches import TwoSwitches
+from testbed.fabric.packet_fabric import TwoSwitches
 from testbed.record.messages import shown
 from testbed.record.run_tables import FABRIC
 from testbed.record.schema import TableError

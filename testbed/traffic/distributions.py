@@ -1,4 +1,10 @@
-"""Flow-size distributions: published cumulative tables, and Flock's Pareto."""
+"""Flow-size distributions: published cumulative tables, Flock's Pareto, and tables in files.
+
+A file is as data-center transport simulators use it. A line has a size in bytes and the share of
+the flows that are no larger, rising to 1 or to 100 %, as in HPCC's files. A first line with the
+mean alone, as in Homa's files, is skipped, and so is the second of three columns, as in pFabric's
+files. ``#`` begins a comment.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +17,7 @@ import numpy as np
 
 from testbed.arrays import FloatArray
 from testbed.errors import UserError
-from testbed.traffic.size_table import read_sizes
+from testbed.record.messages import shown, why
 
 Workload = Literal["hadoop", "websearch", "storage", "pareto"]
 WORKLOADS: tuple[Workload, ...] = ("hadoop", "websearch", "storage", "pareto")
@@ -79,3 +85,104 @@ def flow_sizes(workload: str) -> FlowSizes:
     raise UserError(
         f"TRAFFIC={workload} is unknown: use {', '.join(WORKLOADS)}, or a .txt file of sizes"
     )
+
+
+_MOST_LINES = 100_000
+_LARGEST = 1e15  # bytes of a flow
+
+
+class SizeTableError(UserError):
+    """The file is not a distribution of flow sizes. One line: the file, the line, the reason."""
+
+
+@dataclass(frozen=True)
+class SizeTable:
+    """A cumulative distribution of flow sizes (bytes), linear between points, float64[n] each."""
+
+    size: FloatArray
+    share: FloatArray
+
+    @property
+    def mean(self) -> float:
+        """Return the mean flow size in bytes."""
+        return float(self._bytes.sum())
+
+    @property
+    def _bytes(self) -> FloatArray:
+        return np.diff(self.share) * (self.size[1:] + self.size[:-1]) / 2
+
+    def quantile(self, u: FloatArray) -> FloatArray:
+        """Return the size in bytes that a share ``u`` of the flows does not exceed."""
+        return np.maximum(np.interp(u, self.share, self.size), 1.0)
+
+    def quantile_by_bytes(self, u: FloatArray) -> FloatArray:
+        """Return the same quantile, weighted by the bytes of the flows."""
+        cumulative = np.concatenate(([0.0], np.cumsum(self._bytes)))
+        cumulative /= cumulative[-1]
+        # between two points the density grows with the size, so the square of the size is linear
+        return np.maximum(_sqrt_interp(u, cumulative, self.size), 1.0)
+
+
+def read_sizes(path: Path) -> SizeTable:
+    """Return the distribution of flow sizes in a file, linear between its lines.
+
+    Raises:
+        SizeTableError: The file is missing or unreadable, or a line is invalid.
+    """
+    rows: list[tuple[int, float, float]] = []
+    try:
+        if path.exists() and not path.is_file():
+            raise SizeTableError(f"cannot read {path}: it is no file")
+        with path.open(encoding="utf-8") as file:
+            for number, line in enumerate(file, 1):
+                if number > _MOST_LINES:
+                    raise SizeTableError(f"{path} has more than {_MOST_LINES:,} lines")
+                words = line.partition("#")[0].replace(",", " ").split()
+                if not words or (len(words) == 1 and not rows):
+                    continue
+                rows.append((number, *_size_and_share(path, number, words)))
+    except FileNotFoundError:
+        raise SizeTableError(f"no flow sizes {path}: check TRAFFIC") from None
+    except OSError as error:
+        raise SizeTableError(f"cannot read {path}: {why(error)}") from None
+    except UnicodeDecodeError:
+        raise SizeTableError(f"{path} is no text: lines of a size and a share are needed") from None
+    if len(rows) < 2:
+        raise SizeTableError(f"{path} has {len(rows)} lines of a size and a share: 2 are the least")
+    lines, size, share = (np.array(column) for column in zip(*rows, strict=True))
+    for what, column in (("the size", size), ("the share", share)):
+        for row in np.flatnonzero(np.diff(column) < 0)[:1]:
+            raise _wrong(path, int(lines[row + 1]), f"{what} is smaller than in the line before")
+    whole = share[-1]
+    if not np.isclose(whole, [1, 100], rtol=1e-4, atol=0).any():
+        raise _wrong(
+            path, int(lines[-1]), f"the last share is {whole:g}: 1 or 100 (percent) is needed"
+        )
+    if size[-1] <= 0:
+        raise SizeTableError(f"{path} has no flow of any byte")
+    if share[0] > 0:  # so many flows have the smallest size
+        size, share = np.insert(size, 0, size[0]), np.insert(share, 0, 0.0)
+    return SizeTable(size, share / whole)
+
+
+def _size_and_share(path: Path, number: int, words: list[str]) -> tuple[float, float]:
+    if len(words) not in (2, 3):
+        raise _wrong(path, number, f"{len(words)} columns: a size and a share are needed")
+    numbers = []
+    for what, word, most in (("size", words[0], _LARGEST), ("share", words[-1], 100.1)):
+        try:
+            value = float(word)
+        except ValueError:
+            raise _wrong(path, number, f"the {what} is {shown(word)}, no number") from None
+        if not 0 <= value <= most:
+            raise _wrong(path, number, f"the {what} is {value:g}: use 0 to {most:g}")
+        numbers.append(value)
+    return numbers[0], numbers[1]
+
+
+def _wrong(path: Path, number: int, reason: str) -> SizeTableError:
+    return SizeTableError(f"{path}: line {number}: {reason}")
+
+
+def _sqrt_interp(u: FloatArray, x: FloatArray, y: FloatArray) -> FloatArray:
+    return np.sqrt(np.interp(u, x, y**2))

@@ -33,7 +33,7 @@ class Account:
         share: The share of the file that was read.
         seconds: From its first packet to the last that was read, before any squeezing.
         timeless: Of the frames, how many had no time and took that of their neighbour.
-        pauses: How many pauses the capture has (`testbed.traffic.capture_times`).
+        pauses: How many pauses the capture has (`testbed.traffic.capture`).
         pauses_s: How long they last together. With ``fit`` they are left out.
         factor: By how much the time between packets was stretched, or squeezed if less than 1.
     """

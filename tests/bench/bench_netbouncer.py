@@ -14,8 +14,7 @@ from rich.console import Console
 
 from analysis.methods.netbouncer import NetBouncer
 from analysis.telemetry.telemetry import Telemetry
-from scenarios.papers.netbouncer_network import Network, draw_truth, probe, tally
-from scenarios.papers.probing_plans import probing_plan
+from scenarios.papers.netbouncer_network import Network, draw_truth, probe, probing_plan, tally
 
 SHARES = (0.001, 0.01, 0.1)
 ALL_PATHS_PENALTY = 8.0

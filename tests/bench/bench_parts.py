@@ -30,7 +30,7 @@ from testbed.fabric.ecmp import Ecmp
 from testbed.fabric.fat_tree import FatTree
 from testbed.fabric.monitors import monitor_switches
 from testbed.fabric.segments import segment_share, segments
-from testbed.faults.noise import noise_rates
+from testbed.faults.plan import noise_rates
 from testbed.faults.specification import parse_faults
 from testbed.network.flow import link_loss, send
 from testbed.record.fabric_file import write_fabric

@@ -12,8 +12,7 @@ from scapy.layers.inet import IP, IPerror, UDPerror
 from scapy.layers.l2 import Ether
 
 from testbed.dataplane import EXPIRY, VERDICT
-from testbed.dataplane.adapted import adapted_program
-from testbed.dataplane.icmp_limit import IcmpLimit
+from testbed.dataplane.adapted import IcmpLimit, adapted_program
 from testbed.softswitch import Program
 
 from .fabric import Fabric, flow_between

@@ -10,7 +10,7 @@ from analysis.methods.base import both_directions
 from analysis.methods.netbouncer import NetBouncer, NetBouncerStage, bad_devices, good_paths
 from analysis.solvers.incidence import Incidence
 from analysis.telemetry.telemetry import Probes, Telemetry
-from scenarios.papers.probing_plans import probing_plan, with_servers
+from scenarios.papers.netbouncer_network import probing_plan, with_servers
 from testbed.fabric.clos import leaf_spine
 from testbed.fabric.ecmp import Ecmp
 from testbed.fabric.fat_tree import FatTree

@@ -17,7 +17,7 @@ from analysis.methods.partitions import Part, diagnose_canary, diagnose_mle, loa
 from analysis.telemetry.parts import part_files, write_parts
 from analysis.telemetry.telemetry import SegmentCounts, Telemetry
 from testbed.fabric.fat_tree import FatTree
-from testbed.fabric.two_switches import TwoSwitches
+from testbed.fabric.packet_fabric import TwoSwitches
 from testbed.record.schema import TableError
 
 

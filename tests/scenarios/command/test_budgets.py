@@ -17,7 +17,7 @@ from scenarios.experiment.settings import Settings
 from scenarios.experiment.setup import Emulation, set_up
 from scenarios.experiment.traffic import make_traffic
 from scenarios.experiment.without_packets import FlowRun, simulate
-from testbed.dataplane.icmp_limit import IcmpLimit
+from testbed.dataplane.adapted import IcmpLimit
 from testbed.fabric.fat_tree import FatTree
 from testbed.faults.specification import parse_faults
 from testbed.network.virtual import LinkModel

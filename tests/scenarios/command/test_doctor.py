@@ -10,7 +10,7 @@ import pytest
 from rich.console import Console
 
 from scenarios.command.doctor import Finding, bmv2_is_slow, examine, render_findings
-from scenarios.experiment.memory import available_bytes
+from scenarios.experiment.estimate import available_bytes
 from testbed.network.network import NetworkError
 from testbed.network.requirements import not_installed
 from testbed.softswitch import SoftSwitchError

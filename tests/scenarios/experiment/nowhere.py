@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from scenarios.experiment.epoch import Epoch
 from scenarios.experiment.observer import Observer
+from scenarios.experiment.recording import Epoch
 from testbed.record.tables import Columns
 
 

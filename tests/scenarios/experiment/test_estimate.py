@@ -14,8 +14,7 @@ from pathlib import Path
 import pytest
 
 from analysis.methods.registry import find_methods
-from scenarios.experiment.estimate import LONG_S, Estimate, announce, need_memory
-from scenarios.experiment.memory import available_bytes
+from scenarios.experiment.estimate import LONG_S, Estimate, announce, available_bytes, need_memory
 from scenarios.experiment.observer import ProgressObserver
 from scenarios.experiment.run import expected_of, run_experiment
 from scenarios.experiment.scenario import load_scenario

@@ -18,9 +18,9 @@ from analysis.methods.registry import METHODS, find_methods
 from analysis.telemetry.minus_meters import segment_counts
 from analysis.telemetry.observations import read_minus_meters, read_telemetry
 from scenarios.experiment.backends import open_backend
-from scenarios.experiment.epoch import Epoch
 from scenarios.experiment.inputs import demand_of, inputs_of
 from scenarios.experiment.loop import run
+from scenarios.experiment.recording import Epoch
 from scenarios.experiment.run import run_experiment
 from scenarios.experiment.scenario import load_scenario
 from scenarios.experiment.settings import Settings

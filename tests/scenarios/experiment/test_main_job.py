@@ -17,9 +17,9 @@ from analysis.evaluation.report import render
 from analysis.methods.flock.flock import Flock
 from analysis.methods.registry import METHODS
 from analysis.telemetry.observations import read_minus_meters, read_telemetry
-from scenarios.experiment.agenda import follow, make_agenda
 from scenarios.experiment.backends import open_backend
 from scenarios.experiment.inputs import demand_of, inputs_of
+from scenarios.experiment.loop import follow, make_agenda
 from scenarios.experiment.loop import run as run_epochs
 from scenarios.experiment.observer import Observer
 from scenarios.experiment.run import analyze, run_config, run_experiment

@@ -13,9 +13,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from scenarios.experiment.backends import open_backend
-from scenarios.experiment.epoch import Epoch
 from scenarios.experiment.inputs import Inputs, demand_of, inputs_of
 from scenarios.experiment.loop import run
+from scenarios.experiment.recording import Epoch
 from scenarios.experiment.settings import Settings, SettingsError, make_settings
 from scenarios.experiment.setup import set_up
 from scenarios.experiment.traffic import make_traffic

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from analysis.solvers.incidence import Incidence
-from scenarios.papers.probing_plans import hop_by_hop_plan, probing_plan, with_servers
+from scenarios.papers.netbouncer_network import hop_by_hop_plan, probing_plan, with_servers
 from testbed.fabric.clos import clos, leaf_spine
 from testbed.fabric.ecmp import Ecmp
 from testbed.fabric.fat_tree import FatTree

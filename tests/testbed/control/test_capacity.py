@@ -9,12 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from testbed.control.capacity import needed_entries
-from testbed.control.forwarding import install_forwarding
+from testbed.control.forwarding import install_forwarding, needed_entries
 from testbed.control.selection import FlowSelector, SelectionParameters
 from testbed.dataplane import HEAVY_HITTER, ROUTING
-from testbed.dataplane.adapted import adapted_program
-from testbed.dataplane.icmp_limit import COMPILED
+from testbed.dataplane.adapted import COMPILED, adapted_program
 from testbed.fabric.fat_tree import FatTree
 from testbed.fabric.pathbf import SegmentDecoder
 from testbed.softswitch import Program, SoftSwitchError, Switch

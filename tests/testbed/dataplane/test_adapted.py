@@ -10,8 +10,7 @@ import google.protobuf.text_format
 from p4.config.v1 import p4info_pb2
 
 from testbed.dataplane import DSM, HEAVY_HITTER, P4INFO, PROGRAM, ROUTING
-from testbed.dataplane.adapted import Adapted, adapted_program
-from testbed.dataplane.icmp_limit import COMPILED, IcmpLimit
+from testbed.dataplane.adapted import COMPILED, Adapted, IcmpLimit, adapted_program
 from tests.testbed.dataplane.test_icmp_limit import differences
 
 

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from testbed.dataplane import PROGRAM, DataPlaneError, icmp_limit
-from testbed.dataplane.icmp_limit import COMPILED, IcmpLimit
+from testbed.dataplane import PROGRAM, DataPlaneError, adapted
+from testbed.dataplane.adapted import COMPILED, IcmpLimit
 
 
 @pytest.mark.parametrize("per_s", [0.1, 0.4, 2, 10, 50, 99, 100, 101, 1000, 10_000])
@@ -32,7 +32,7 @@ def test_another_limit_is_another_window_and_number_and_nothing_else() -> None:
 
 
 def test_a_program_with_its_limit_elsewhere_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(icmp_limit, "COMPILED", IcmpLimit(18, 26))
+    monkeypatch.setattr(adapted, "COMPILED", IcmpLimit(18, 26))
     with pytest.raises(DataPlaneError, match="ICMP limit in other places"):
         IcmpLimit.of(10).put_into(json.loads(PROGRAM.read_text()))
 

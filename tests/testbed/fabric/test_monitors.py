@@ -9,7 +9,7 @@ import pytest
 from testbed.fabric.clos import Fabric, TopologyError, leaf_spine
 from testbed.fabric.fat_tree import FatTree
 from testbed.fabric.monitors import PLACEMENT, monitor_switches
-from testbed.fabric.two_switches import TwoSwitches
+from testbed.fabric.packet_fabric import TwoSwitches
 
 K4, K8 = FatTree(4), FatTree(8)
 

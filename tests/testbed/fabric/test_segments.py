@@ -11,8 +11,8 @@ from testbed.fabric.clos import Fabric, TopologyError
 from testbed.fabric.ecmp import Ecmp
 from testbed.fabric.fat_tree import FatTree
 from testbed.fabric.monitors import monitor_switches
+from testbed.fabric.packet_fabric import TwoSwitches
 from testbed.fabric.segments import Segments, segment_share, segments
-from testbed.fabric.two_switches import TwoSwitches
 from tests.testbed.fabric.test_ecmp import FABRICS, every_pair
 
 

@@ -7,8 +7,8 @@ import pytest
 
 from testbed.fabric.clos import TopologyError
 from testbed.fabric.fat_tree import FatTree
+from testbed.fabric.packet_fabric import TwoSwitches
 from testbed.fabric.topologies import make_fabric, make_packet_fabric
-from testbed.fabric.two_switches import TwoSwitches
 
 
 def test_shapes() -> None:

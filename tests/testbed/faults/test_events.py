@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from testbed.fabric.fat_tree import FatTree
-from testbed.fabric.two_switches import TwoSwitches
+from testbed.fabric.packet_fabric import TwoSwitches
 from testbed.faults.events import EventError, parse_events
 
 FABRIC = FatTree(4)

@@ -11,8 +11,7 @@ from scenarios.experiment.backends import Backend, make_injector
 from scenarios.experiment.settings import Settings, make_settings
 from scenarios.experiment.without_packets import simulate
 from testbed.fabric.fat_tree import FatTree
-from testbed.faults.noise import noise_range, noise_rates
-from testbed.faults.plan import FaultError, FaultPlan
+from testbed.faults.plan import FaultError, FaultPlan, noise_range, noise_rates
 
 
 class Recorder:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from testbed.dataplane.icmp_limit import COMPILED, IcmpLimit
+from testbed.dataplane.adapted import COMPILED, IcmpLimit
 from testbed.fabric.clos import Fabric, leaf_spine
 from testbed.fabric.ecmp import Ecmp
 from testbed.fabric.fat_tree import FatTree

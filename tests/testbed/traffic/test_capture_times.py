@@ -7,8 +7,7 @@ from hypothesis import strategies as st
 from scapy.utils import PcapNgWriter
 
 from testbed.fabric.fat_tree import FatTree
-from testbed.traffic.capture import STRAY, read_capture
-from testbed.traffic.capture_times import judge_times
+from testbed.traffic.capture import STRAY, judge_times, read_capture
 from testbed.traffic.replay import replay
 from tests.testbed.traffic.test_capture import flow_packets, write
 

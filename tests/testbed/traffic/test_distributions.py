@@ -1,8 +1,7 @@
 import numpy as np
 import pytest
 
-from testbed.traffic.distributions import WORKLOADS, Pareto, flow_sizes
-from testbed.traffic.size_table import SizeTable
+from testbed.traffic.distributions import WORKLOADS, Pareto, SizeTable, flow_sizes
 
 GRID = (np.arange(1_000_000) + 0.5) / 1_000_000
 

@@ -4,8 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from testbed.errors import UserError
-from testbed.traffic.distributions import flow_sizes
-from testbed.traffic.size_table import read_sizes
+from testbed.traffic.distributions import flow_sizes, read_sizes
 
 GRID = (np.arange(100_000) + 0.5) / 100_000
 

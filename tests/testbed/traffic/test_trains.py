@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 from testbed.fabric.fat_tree import FatTree
 from testbed.network.schedules import listed
 from testbed.traffic.flows import MAX_FRAME
-from testbed.traffic.generator import generate
-from testbed.traffic.trains import Trains, frames_before
+from testbed.traffic.generator import Trains, frames_before, generate
 from tests.testbed.network.test_schedules import check_blocks
 
 TRAINS = st.lists(

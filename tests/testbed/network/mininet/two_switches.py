@@ -12,7 +12,7 @@ import numpy as np
 from testbed.control.forwarding import install_forwarding
 from testbed.control.switch import batch
 from testbed.dataplane import P4INFO, PROGRAM
-from testbed.fabric.two_switches import TwoSwitches
+from testbed.fabric.packet_fabric import TwoSwitches
 from testbed.network.mininet import MininetNetwork
 from testbed.network.schedules import Packets
 from testbed.network.sources import Source
