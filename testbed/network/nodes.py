@@ -44,6 +44,8 @@ class Nodes:
     def __init__(self, topology: PacketFabric) -> None:
         self._topology = topology
         self._names = [*topology.switch_names, *topology.host_names]
+        addresses = [*topology.switch_ip.tolist(), *topology.host_ip.tolist()]
+        self._addresses = dict(zip(self._names, map(_ip, addresses), strict=True))
         self._nodes: dict[str, Any] = {}
         self._namespaces: dict[str, int] = {}  # open files, which keep them
 
@@ -151,13 +153,13 @@ class Nodes:
         self._net = Mininet(topo=None, build=False)
         begun: list[Any] = []
 
-        class Begun(Node):
+        class NamespaceNode(Node):
             def _popen(self, *args: Any, **kwargs: Any) -> Any:
                 begun.append(self)
                 return super()._popen(*args, **kwargs)
 
         with ThreadPoolExecutor(8) as pool:
-            futures = [pool.submit(Begun, name, inNamespace=True) for name in self._names]
+            futures = [pool.submit(NamespaceNode, name, inNamespace=True) for name in self._names]
             while wait(futures, timeout=0.1).not_done:
                 # Mininet would wait forever for the prompt of a shell that was killed, because its
                 # own process holds the other end of the terminal.
@@ -203,6 +205,10 @@ class Nodes:
                 """Return {} without a change: `_configure` configures the interface."""
                 return {}
 
+            def updateIP(self) -> str:
+                """Return the node's address; the prompt puts it in place of the node's name."""
+                return str(self.ip)  # that of a switch is the P4 program's, its kernel has none
+
         here, there = (
             Made(f"{node}-eth{port}", self._nodes[node], port, moveIntfFn=lambda *_: None)
             for node, port in ((a, a_port), (b, b_port))
@@ -210,9 +216,8 @@ class Nodes:
         link = Link.__new__(Link)
         link.intf1, link.intf2 = here, there
         here.link = there.link = link
-        if b_port == 0:
-            host = self._topology.host_names.index(b)
-            there.ip, there.prefixLen = _ip(self._topology.host_ip[host]), 32
+        for end, name in ((here, a), (there, b)):
+            end.ip, end.prefixLen = self._addresses[name], 32
         self._net.links.append(link)
 
     def _configure(self, node: int) -> None:
