@@ -27,7 +27,7 @@ def make_wheel(
         name: The name of the package.
         version: Its version.
         requires: The packages that it asks for.
-        script: The name of a command that does nothing; "" for none.
+        script: The name of a command that fails where Python keeps no bytecode; "" for none.
     """
     plain = re.sub(r"[-_.]+", "_", name)
     info = f"{plain}-{version}.dist-info"
@@ -37,7 +37,8 @@ def make_wheel(
         f"{info}/WHEEL": "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
     }
     if script:
-        files[f"{plain}-{version}.data/scripts/{script}"] = "#!/bin/sh\n"
+        command = "#!/bin/sh\n! printenv PYTHONDONTWRITEBYTECODE\n"
+        files[f"{plain}-{version}.data/scripts/{script}"] = command
     record = "".join(f"{file},,\n" for file in (*files, f"{info}/RECORD"))
     path = folder / f"{plain}-{version}-py3-none-any.whl"
     with zipfile.ZipFile(path, "w") as wheel:
