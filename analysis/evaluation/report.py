@@ -34,6 +34,7 @@ _FIGURES = (
     "false_negatives",
     "classes",
 )
+_SLOW = 1.05  # from this on a slowdown is said
 _WIDTH = 80  # of the table, also on wider terminals
 
 
@@ -226,8 +227,20 @@ def _headline(summary: Mapping[str, Any]) -> RenderableType:
         *counted,
         *replayed,
         *events,
+        *map(Text, slowdown_lines(summary)),
         *troubles,
     )
+
+
+def slowdown_lines(summary: Mapping[str, Any]) -> list[str]:
+    """Return a line if the clock of a run on real packets was slower than real time, else none."""
+    factor = summary.get("slowdown", 1.0)
+    if factor < _SLOW:
+        return []
+    return [
+        f"slowed down {factor:.2f} times: the machine was busy, and the clocks of hosts, switches' "
+        "epochs and controller waited for it together"
+    ]
 
 
 def metered_line(metered: Mapping[str, int]) -> str:

@@ -9,7 +9,7 @@ from urllib.parse import quote
 
 from analysis.evaluation.budgets import measured_lines, missed_lines
 from analysis.evaluation.columns import cells, columns, in_blocks, in_bytes
-from analysis.evaluation.report import capture_line, headline
+from analysis.evaluation.report import capture_line, headline, slowdown_lines
 from analysis.pages.packet import example_flows
 from analysis.pages.ranges import RANGES, in_words
 from analysis.pages.run_data import link_data, range_rows, verdicts
@@ -74,6 +74,7 @@ def run_page(
         summary=summary,
         headline=headline(summary),
         capture=capture_line(summary["capture"]) if "capture" in summary else "",
+        slowed=slowdown_lines(summary),
         columns=columns(summary),
         blocks=cells(summary),
         ranges=[in_words(*bounds) for bounds in RANGES],

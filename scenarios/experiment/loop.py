@@ -15,6 +15,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -28,8 +29,12 @@ from testbed.control.collection import clear_hashpipe, collect
 from testbed.control.epochs import set_parity
 from testbed.control.switch import batch
 from testbed.network.network import Network
+from testbed.network.schedules import FOREVER
 from testbed.network.virtual import LinkModel
 from testbed.record.files import prepare_to_write
+
+if TYPE_CHECKING:
+    from scenarios.experiment.clock import RunClock
 
 
 def run(
@@ -62,17 +67,32 @@ def run(
     emulation.network.start()
     if tcp is not None:
         tcp.start()
+    clock = _clock(emulation)
     follow(
         emulation.network,
         agenda,
         history.reached,
         lambda share: observer.progressed("emulation", share),
+        (lambda gate_ns: None) if clock is None else clock.allow,
     )
+    if clock is not None:
+        history.slowdown = round(clock.release(), 3)
     if tcp is not None:
         tcp.stop()
     emulation.network.drain()
     history.note_sent(emulation)
     record(emulation, history, writer)
+
+
+def _clock(emulation: Emulation) -> RunClock | None:
+    """Return what holds the clock of a real network; None in virtual time, which waits anyway."""
+    if not emulation.inputs.real_time:
+        return None
+    from scenarios.experiment.clock import RunClock
+    from testbed.network.mininet import MininetNetwork
+
+    assert isinstance(emulation.network, MininetNetwork)
+    return RunClock(emulation.network)
 
 
 def note_sent(epoch: Epoch) -> None:
@@ -151,8 +171,12 @@ STEPS: tuple[Callable[[Epoch], None], ...] = (
 TICKS = 50
 """Number of times in an epoch that the controller and 007's agents do their periodic work."""
 
-Agenda = list[tuple[int, Callable[[], None]]]
-"""Pairs of a time in ns and the action that is due then, in ascending order of time."""
+Agenda = list[tuple[int, int, Callable[[], None]]]
+"""In ascending order of time: a time in ns, by how many ns the action that is due then may be late
+in real time, and the action."""
+
+_LATE = 6  # a part of an epoch; the controller is too late with a third (`recording`)
+_FLIP_LATE = 4  # a part of the drain time, which begins with the last change of epoch
 
 
 def make_agenda(emulation: Emulation, end_epoch: Callable[[int], None]) -> Agenda:
@@ -160,22 +184,23 @@ def make_agenda(emulation: Emulation, end_epoch: Callable[[int], None]) -> Agend
     whose packets have drained."""
     inputs, injector = emulation.inputs, emulation.injector
     period, tick_ns = inputs.epochs.length_ns, inputs.epochs.length_ns // TICKS
+    usual, of_flip = period // _LATE, emulation.backend.drain_ns // _FLIP_LATE
     agenda: Agenda = []
     end = inputs.epochs.number * period
     for seconds in injector.times():
         if 0 < seconds * 1e9 < end:
-            agenda.append((round(seconds * 1e9), lambda s=seconds: injector.apply(s)))
+            agenda.append((round(seconds * 1e9), usual, lambda s=seconds: injector.apply(s)))
     for event in inputs.events:
-        agenda.append((event.time_ns, lambda e=event: emulation.events.carry_out(e)))
+        agenda.append((event.time_ns, usual, lambda e=event: emulation.events.carry_out(e)))
     ticks = range(tick_ns, end + 6 * tick_ns, tick_ns)
     for at in ticks:
-        agenda.append((at, lambda at=at: _tick(emulation, at, at == ticks[-1])))
+        agenda.append((at, usual, lambda at=at: _tick(emulation, at, at == ticks[-1])))
     for epoch in range(inputs.epochs.number):
         for at, switch in emulation.clock.flips(epoch, emulation.monitors):
             control, parity = emulation.controls[switch], (epoch + 1) % 2
-            agenda.append((at, lambda c=control, p=parity: set_parity(c, p)))
+            agenda.append((at, of_flip, lambda c=control, p=parity: set_parity(c, p)))
         drained = (epoch + 1) * period + emulation.backend.drain_ns
-        agenda.append((drained, lambda e=epoch: end_epoch(e)))
+        agenda.append((drained, usual, lambda e=epoch: end_epoch(e)))
     agenda.sort(key=lambda item: item[0])
     return agenda
 
@@ -192,20 +217,34 @@ def _tick(emulation: Emulation, now_ns: int, last: bool) -> None:
     emulation.agents.poll(now_ns, None if tcp is None else tcp.retransmitted())
 
 
+def gates(agenda: Agenda) -> list[int]:
+    """Return, for each entry of an agenda, the latest time in ns that the clock may show until the
+    entry has been carried out, ascending: no later one may be late by more than its allowance."""
+    found, earliest = [], FOREVER
+    for at, allowance, _ in reversed(agenda):
+        earliest = min(earliest, at + allowance)
+        found.append(earliest)
+    return found[::-1]
+
+
 def follow(
     network: Network,
     agenda: Agenda,
     reached: Callable[[int], None],
     progress: Callable[[float], None],
+    allow: Callable[[int], None] = lambda gate_ns: None,
 ) -> None:
     """Run the network, and carry out the agenda's actions when they are due.
 
     Args:
         reached: Called before each action with its delay in ns.
         progress: Called after each action with the share of the time that has passed, from 0 to 1.
+        allow: Called before each action with the latest time in ns that the network's clock may
+            show until the action is carried out, see `gates`.
     """
     end = agenda[-1][0]
-    for at, action in agenda:
+    for (at, _, action), gate_ns in zip(agenda, gates(agenda), strict=True):
+        allow(gate_ns)
         network.run_until(at)
         reached(network.now_ns - at)
         action()

@@ -62,6 +62,7 @@ class History:
         rules: The DSM rules in force in each epoch.
         selection: The changes of these rules in each epoch.
         late_ns: The largest delay of the controller, in ns.
+        slowdown: How many times slower than real time the run's clock was, from 1.
         collection_s: The seconds that each reading of the meters took.
         unread: Pairs (epoch, switch) whose meters were lost.
         sent: For each source, the packets that each flow had sent when last noted, int64[n_flows].
@@ -70,6 +71,7 @@ class History:
     rules: list[tuple[int, Rules]] = field(default_factory=list)
     selection: list[Selected] = field(default_factory=list)
     late_ns: int = 0
+    slowdown: float = 1.0
     collection_s: list[float] = field(default_factory=list)
     unread: list[tuple[int, int]] = field(default_factory=list)
     sent: dict[int, LongArray] = field(default_factory=dict)
@@ -336,7 +338,9 @@ def _network(
         "icmp_messages": len(emulation.network.replies()),
         "tcp": None if emulation.tcp is None else emulation.tcp.report(),
     }
-    if not real:  # real switches do not report the answers that they withheld
+    if real:
+        network["slowdown"] = history.slowdown
+    else:  # real switches do not report the answers that they withheld
         drops = emulation.network.drops()
         network["icmp_refused"] = refused = int((drops["cause"] == CAUSES["ttl"]).sum())
         network["icmp_messages"] = statistics.ttl_drops - refused

@@ -276,6 +276,8 @@ def _diagnose(
         summary["lost_links"] = [links["name"][link] for link in lost]
     if (counts := telemetry.segments) is not None:
         summary["metered"] = _metered(counts)
+    if (slowdown := network.get("slowdown", 1.0)) > 1:
+        summary["slowdown"] = slowdown
     if events := network.get("events"):
         summary["events"] = events
     if run.capture is not None:

@@ -1,8 +1,9 @@
 /* The hosts' agents: one thread sends every host's frames at their times, one counts what arrives.
  *
  * Sockets are opened inside the hosts' network namespaces and then used from here, so one process
- * serves all hosts. Times are nanoseconds since agents_start, on CLOCK_MONOTONIC. A frame is known
- * again by its 5-tuple and by whether it started with a small TTL (probes, traceroutes).
+ * serves all hosts. Times are nanoseconds of the run's clock: CLOCK_MONOTONIC since agents_start,
+ * without the time for which agents_hold made it stand still. A frame is known again by its 5-tuple
+ * and by whether it started with a small TTL (probes, traceroutes).
  */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
@@ -62,16 +63,30 @@ typedef struct {
     reply_t *replies;
     uint64_t replies_n, replies_cap;
     stats_t stats;
-    uint64_t start;
+    uint64_t start, gate, held; /* `start` moves on while the clock stands still at `gate` */
     int running, epoll;
     pthread_t sender, receiver;
-    pthread_mutex_t sending, receiving;
+    pthread_mutex_t sending, receiving, timing;
 } agents_t;
 
 static uint64_t now_ns(void) {
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
     return (uint64_t)t.tv_sec * 1000000000ull + (uint64_t)t.tv_nsec;
+}
+
+/* The run's clock, which never passes the gate; `real` gets the moment on CLOCK_MONOTONIC. */
+static uint64_t run_clock(agents_t *agents, uint64_t *real) {
+    pthread_mutex_lock(&agents->timing);
+    uint64_t now = now_ns(), time = now - agents->start;
+    if (time > agents->gate && __atomic_load_n(&agents->running, __ATOMIC_ACQUIRE)) {
+        agents->held += time - agents->gate;
+        agents->start += time - agents->gate;
+        time = agents->gate;
+    }
+    pthread_mutex_unlock(&agents->timing);
+    if (real) *real = now;
+    return time;
 }
 
 static uint32_t get32(const uint8_t *at) {
@@ -196,7 +211,7 @@ static void *send_all(void *context) {
     agents_t *agents = context;
     hurry("hosts-send");
     while (__atomic_load_n(&agents->running, __ATOMIC_ACQUIRE)) {
-        uint64_t now = now_ns() - agents->start, next = now + PATIENCE_NS;
+        uint64_t real, now = run_clock(agents, &real), next = now + PATIENCE_NS;
         pthread_mutex_lock(&agents->sending);
         for (uint32_t i = 0; i < agents->n_sources; i++) {
             source_t *source = &agents->sources[i];
@@ -211,7 +226,7 @@ static void *send_all(void *context) {
             if (agents->hosts[i].n) flush(agents, &agents->hosts[i]);
         pthread_mutex_unlock(&agents->sending);
         if (next < now + GRAIN_NS) next = now + GRAIN_NS;
-        next += agents->start;
+        next += real - now;
         struct timespec until = {(time_t)(next / 1000000000ull), (long)(next % 1000000000ull)};
         clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &until, NULL);
     }
@@ -229,7 +244,7 @@ static void keep_reply(agents_t *agents, uint32_t host, const uint8_t *frame, ui
         agents->replies_cap = cap;
     }
     reply_t *reply = &agents->replies[agents->replies_n++];
-    write_reply(reply, now_ns() - agents->start, host, frame, length);
+    write_reply(reply, run_clock(agents, NULL), host, frame, length);
     agents->stats.replies++;
 }
 
@@ -277,7 +292,7 @@ static void *receive_all(void *context) {
             if (n <= 0) continue;
             pthread_mutex_lock(&agents->receiving);
             for (int i = 0; i < n; i++) arrived(agents, host, data[i], messages[i].msg_len);
-            agents->stats.last_arrival = now_ns() - agents->start;
+            agents->stats.last_arrival = run_clock(agents, NULL);
             pthread_mutex_unlock(&agents->receiving);
         }
     }
@@ -297,6 +312,8 @@ EXPORT agents_t *agents_new(uint32_t n_hosts) {
         return NULL;
     }
     agents->n_hosts = n_hosts;
+    agents->gate = UINT64_MAX;
+    pthread_mutex_init(&agents->timing, NULL);
     pthread_mutex_init(&agents->sending, NULL);
     pthread_mutex_init(&agents->receiving, NULL);
     for (uint32_t h = 0; h < n_hosts; h++) {
@@ -358,8 +375,10 @@ EXPORT int agents_feed_source(agents_t *agents, uint32_t number, const source_t 
 }
 
 EXPORT int agents_start(agents_t *agents) {
+    pthread_mutex_lock(&agents->timing);
     agents->start = now_ns();
-    agents->running = 1;
+    __atomic_store_n(&agents->running, 1, __ATOMIC_RELEASE);
+    pthread_mutex_unlock(&agents->timing);
     if (pthread_create(&agents->receiver, NULL, receive_all, agents)) return -1;
     if (pthread_create(&agents->sender, NULL, send_all, agents)) {
         __atomic_store_n(&agents->running, 0, __ATOMIC_RELEASE);
@@ -369,7 +388,25 @@ EXPORT int agents_start(agents_t *agents) {
     return 0;
 }
 
-EXPORT uint64_t agents_now(const agents_t *agents) { return now_ns() - agents->start; }
+EXPORT uint64_t agents_now(agents_t *agents) { return run_clock(agents, NULL); }
+
+/* Let the clock go on to `gate` and stand still there. */
+EXPORT void agents_hold(agents_t *agents, uint64_t gate) {
+    uint64_t time = run_clock(agents, NULL); /* without the time for which it stands still now */
+    pthread_mutex_lock(&agents->timing);
+    int running = __atomic_load_n(&agents->running, __ATOMIC_ACQUIRE);
+    agents->gate = running && gate < time ? time : gate;
+    pthread_mutex_unlock(&agents->timing);
+}
+
+/* For how long the clock has stood still. */
+EXPORT uint64_t agents_held(agents_t *agents) {
+    run_clock(agents, NULL);
+    pthread_mutex_lock(&agents->timing);
+    uint64_t held = agents->held;
+    pthread_mutex_unlock(&agents->timing);
+    return held;
+}
 
 /* Frames that sources still have to send. */
 EXPORT uint64_t agents_waiting(agents_t *agents) {

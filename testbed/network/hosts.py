@@ -102,8 +102,17 @@ class HostAgents:
 
     @property
     def now_ns(self) -> int:
-        """Return the time since `start` in nanoseconds."""
+        """Return the time since `start` in nanoseconds, without the time that `hold` took."""
         return int(self._library.agents_now(self._agents))
+
+    def hold(self, gate_ns: int) -> None:
+        """Let the clock go on until ``gate_ns`` and stand still there; sources send by it."""
+        self._library.agents_hold(self._agents, gate_ns)
+
+    @property
+    def held_ns(self) -> int:
+        """Return for how many nanoseconds of real time `hold` has made the clock stand still."""
+        return int(self._library.agents_held(self._agents))
 
     @property
     def waiting(self) -> int:
@@ -162,6 +171,8 @@ def _load() -> ctypes.CDLL:
             "agents_feed_source": (ctypes.c_int, pointer, u32, pointer),
             "agents_start": (ctypes.c_int, pointer),
             "agents_now": (u64, pointer),
+            "agents_hold": (None, pointer, u64),
+            "agents_held": (u64, pointer),
             "agents_waiting": (u64, pointer),
             "agents_stats": (None, pointer, pointer),
             "agents_receive_drops": (None, pointer, pointer),

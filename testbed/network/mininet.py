@@ -188,6 +188,24 @@ class MininetNetwork:
         while (left := time_ns - self.now_ns) > 0:
             time.sleep(left / 1e9)
 
+    def hold(self, gate_ns: int) -> None:
+        """Let the run's clock go on until ``gate_ns`` and stand still there; hosts send by it."""
+        self._hosts.hold(gate_ns)
+
+    @property
+    def held_s(self) -> float:
+        """Return for how many seconds of real time `hold` has made the clock stand still."""
+        return self._hosts.held_ns / 1e9
+
+    @property
+    def queued(self) -> float:
+        """Return the used share of the fullest buffer of the switches' sockets, from 0 to 1.
+
+        It is 0 for BMv2, whose rings do not tell.
+        """
+        assert self._losses is not None
+        return max((sockets.used() for sockets in self._losses.sockets), default=0.0)
+
     def drain(self, quiet_s: float = 0.3, patience_s: float = 10.0) -> None:
         """Wait until the sources have sent everything and no packet has arrived for ``quiet_s``.
 

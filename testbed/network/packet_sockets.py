@@ -9,7 +9,7 @@ import socket
 import struct
 import threading
 import time
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import BinaryIO
 
@@ -18,7 +18,7 @@ from scapy.utils import RawPcapWriter
 from testbed.network.namespaces import inside
 
 _PIDFD_GETFD = 438  # the same on every architecture
-_SO_MEMINFO, _MEMINFO = 55, struct.Struct("9I")  # the last number is that of dropped packets
+_SO_MEMINFO, _MEMINFO = 55, struct.Struct("9I")  # bytes used, bytes of room, ..., packets dropped
 _SOL_PACKET, _PACKET_STATISTICS, _PACKET_IGNORE_OUTGOING = 263, 6, 23
 _STATISTICS = struct.Struct("2I")  # packets and drops since the last reading
 
@@ -67,6 +67,17 @@ class PacketSockets:
             except OSError:
                 continue
         return dict(self._dropped)
+
+    def used(self) -> float:
+        """Return the used share of the fullest of the sockets' buffers, from 0 to 1; 0 for rings
+        and for sockets that are gone."""
+        most = 0.0
+        for fd in () if self._rings else self._sockets.values():
+            with suppress(OSError), closing(_copy(self._pid, fd)) as copy:
+                found = copy.getsockopt(socket.SOL_SOCKET, _SO_MEMINFO, _MEMINFO.size)
+                used, room, *_ = _MEMINFO.unpack(found)
+                most = max(most, used / max(room, 1))
+        return most
 
 
 def _listening(pid: int, node: int) -> dict[str, int]:

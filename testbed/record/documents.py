@@ -102,6 +102,9 @@ class Network(TypedDict):
     in_flight: NotRequired[Annotated[int, _packets("under way when the run ended")]]
     degraded: Annotated[list[str], _field("what makes the measurements incomplete, in words")]
     controller_late_ms: NotRequired[Annotated[int, _number("the controller's worst delay", "ms")]]
+    slowdown: NotRequired[
+        Annotated[float, _field("on real packets: how many times slower the run's clock was", ge=1)]
+    ]
     collection_seconds: Annotated[
         list[Seconds], _field("on real packets: reading the meters, of each epoch", "s")
     ]
@@ -341,6 +344,7 @@ class Summary(TypedDict):
     ]
     wall_seconds: Annotated[Seconds, _field("the whole run", "s")]
     degraded: Annotated[list[str], _field("what makes the measurements incomplete, in words")]
+    slowdown: NotRequired[Annotated[float, _field("as in `network.json`", ge=1)]]
     events: NotRequired[Annotated[list[str], _field("as in `network.json`")]]
     collection_seconds: Annotated[list[Seconds], _field("as in `network.json`", "s")]
     packet_hops: Annotated[int, _number("likewise", "packet-hops")]

@@ -350,7 +350,7 @@ def test_packets_under_way_really_cross_the_epoch_boundary(tmp_path: Path) -> No
             at_flip[switch] = counted(emulation, switch, DSM)
 
         agenda = make_agenda(emulation, end_epoch=lambda _: None)
-        agenda += [(at, lambda switch=switch: note(switch)) for switch, at in flips.items()]
+        agenda += [(at, 0, lambda switch=switch: note(switch)) for switch, at in flips.items()]
         drained = settings.epoch_ns + backend.drain_ns
         due = sorted((item for item in agenda if item[0] <= drained), key=lambda item: item[0])
         follow(emulation.network, due, lambda _: None, lambda _: None)

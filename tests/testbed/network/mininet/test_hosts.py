@@ -100,3 +100,22 @@ def test_each_frame_is_counted_by_how_late_it_was(agents: HostAgents) -> None:
     counts = agents.late()
     assert counts.sum() == 2
     assert counts[6:].sum() == 2  # 32 ms and more
+
+
+def test_nothing_is_sent_while_the_clock_stands_still(agents: HostAgents) -> None:
+    """The clock goes on where it stood, and so do the frames."""
+    number, half = agents.add_source(traffic()), 550_000_000
+    agents.hold(half)
+    agents.start()
+    time.sleep(0.8)
+    assert agents.now_ns == half
+    sent = int(agents.sent(number).sum())
+    assert sent == pytest.approx(RATE * SECONDS / 2, rel=0.01)  # half of those after 50 ms
+    agents.hold(half // 2)  # it never goes back
+    assert agents.now_ns == half and agents.sent(number).sum() == sent
+    held = agents.held_ns
+    assert held > 200_000_000
+    agents.hold(2**64 - 1)
+    assert half <= agents.now_ns < half + 200_000_000
+    wait_until(lambda: agents.statistics()["delivered"] == RATE * SECONDS)
+    assert agents.held_ns - held < 200_000_000

@@ -1,0 +1,55 @@
+"""Slows the clock of a run on real packets down while the machine cannot keep up with it.
+
+Sources, epochs, faults, traces and controller of a run live by one clock, that of the network. It
+stands still while the controller is behind its agenda, and while packets wait at the switches: no
+host sends meanwhile, so a busy machine makes a run slower and not wrong. The length of what the
+clock left out is in the record.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+
+from testbed.network.mininet import MininetNetwork
+from testbed.network.schedules import FOREVER
+from testbed.network.speed import patience
+
+MANY, FEW = 1 / 16, 1 / 64
+"""Shares of the fullest buffer of the switches' sockets: the clock stands still from the first on,
+until less than the second is used. A sixteenth is some thousand packets."""
+
+_LOOK_S = 0.1
+_PATIENCE_S = 5.0
+
+
+@dataclass
+class RunClock:
+    """Holds the clock of a real network.
+
+    Attributes:
+        network: The network; its clock goes on without limits until the first call of `allow`.
+    """
+
+    network: MininetNetwork
+    _looked: float = 0.0
+    _begin: float = field(default_factory=time.monotonic)
+
+    def allow(self, gate_ns: int) -> None:
+        """Let the clock go on until ``gate_ns``, as soon as few packets wait at the switches.
+
+        A switch that stands still does not stop the run for ever: the wait ends after some seconds.
+        """
+        if time.monotonic() - self._looked > _LOOK_S and self.network.queued > MANY:
+            deadline = time.monotonic() + _PATIENCE_S * patience()
+            while self.network.queued > FEW and time.monotonic() < deadline:
+                time.sleep(0.01)
+        self._looked = time.monotonic()
+        self.network.hold(gate_ns)
+
+    def release(self) -> float:
+        """Let the clock go on without limits, and return how many times slower than real time it
+        was since this object was made."""
+        real, held = time.monotonic() - self._begin, self.network.held_s
+        self.network.hold(FOREVER)
+        return real / max(real - held, 1e-9)
