@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from scenarios.experiment.agenda import Agenda, follow, gates
 
 from scenarios.experiment import clock
 from scenarios.experiment.clock import RunClock
+from scenarios.experiment.loop import Agenda, follow, gates
 from testbed.network.schedules import FOREVER
 
 
