@@ -292,8 +292,7 @@ class Run:
         ``precision`` is where nothing is blamed (`analysis.evaluation.metrics`). ``class_f1`` is F1
         over classes of links that the measurements cannot tell apart, and ``unobserved`` the number
         of faulty links that no measurement the method reads has observed. On real packets
-        ``lost_f1`` is F1 against the links that really lost packets, by a fault or not, and a
-        degraded run has a column ``degraded``.
+        ``lost_f1`` is F1 against the links that lost packets, and ``degraded`` marks such a run.
         """
         from pandas import DataFrame
 
@@ -301,17 +300,15 @@ class Run:
         for name, entry in self.summary["methods"].items():
             scored = entry[entry["native"]]
             own = {key: v for key, v in scored.items() if not isinstance(v, list)}
+            if "lost" in entry:
+                own["lost_f1"] = entry["lost"][entry["native"]]["f1"]
             own = {key: math.nan if v is None else v for key, v in own.items()}
             own["unobserved"] = len(scored.get("unobserved", ()))
             costs = {key: entry[key] for key in ("seconds", "telemetry_bytes", "probe_packets")}
             undirected = {"undirected_f1": entry["undirected"]["f1"]}
-            if "lost" in entry:
-                lost = entry["lost"][entry["native"]]["f1"]
-                undirected["lost_f1"] = math.nan if lost is None else lost
-            if self.summary["degraded"]:
-                undirected["degraded"] = True
             got = {key: entry.get(key) for key in ("fed", "starved")}
             terms = {"bench": entry.get("bench", "other"), "native": entry["native"]}
+            terms |= {"degraded": True} if self.summary["degraded"] else {}
             rows.append({"method": name, **terms, **own, **undirected, **costs, **got})
         return DataFrame(rows).set_index("method")
 
@@ -370,12 +367,10 @@ class Verdict:
     def __repr__(self) -> str:
         if self.truth is None:
             return f"<{self.diagnosis.method}: {len(self.blamed)} blamed>"
-        found = self.score
-        degraded = ""
+        found, degraded = self.score, ""
         if self.lost is not None:
             own = score(self.diagnosis.flagged, self.lost, self.telemetry.topology)
-            f1 = own[self.diagnosis.native].f1
-            degraded = f" (degraded run: {f1:.3f} against the links that really lost packets)"
+            degraded = f" (degraded run: {own[self.diagnosis.native].f1:.3f} on what was lost)"
         return (
             f"<{self.diagnosis.method}: F1 {found.f1:.3f}{degraded}, {len(self.blamed)} blamed, "
             f"{found.false_negatives} missed, {found.false_positives} wrong>"

@@ -13,13 +13,17 @@ from dataclasses import dataclass, field
 
 from testbed.network.mininet import MininetNetwork
 from testbed.network.schedules import FOREVER
-from testbed.network.speed import patience
+from testbed.network.speed import patience, slowness
 
 MANY, FEW = 1 / 16, 1 / 64
 """Shares of the fullest buffer of the switches' sockets: the clock stands still from the first on,
 until less than the second is used. A sixteenth is some thousand packets."""
 
+NEARLY_NONE = 1 / 1000
+"""Such a share is some packets, as of the real TCP that does not stand still."""
+
 _LOOK_S = 0.1
+_QUIET_S = 0.1
 _PATIENCE_S = 5.0
 
 
@@ -33,6 +37,7 @@ class RunClock:
 
     network: MininetNetwork
     _looked: float = 0.0
+    _gate: int = FOREVER
     _begin: float = field(default_factory=time.monotonic)
 
     def allow(self, gate_ns: int) -> None:
@@ -45,7 +50,25 @@ class RunClock:
             while self.network.queued > FEW and time.monotonic() < deadline:
                 time.sleep(0.01)
         self._looked = time.monotonic()
+        self._gate = gate_ns
         self.network.hold(gate_ns)
+
+    def settle(self) -> None:
+        """Let the clock stand still until all packets that were sent have left the network.
+
+        On a busy machine packets of an epoch that has ended may wait longer than the drain time;
+        meters that are read meanwhile show them as lost.
+        """
+        self.network.hold(0)  # a time that has passed: the clock stands still now
+        deadline = time.monotonic() + _PATIENCE_S * patience()
+        arrived, since = self.network.arrived, time.monotonic()
+        while (now := time.monotonic()) < deadline:
+            if (more := self.network.arrived) != arrived or self.network.queued > NEARLY_NONE:
+                arrived, since = more, now
+            elif now - since > _QUIET_S * slowness():
+                break
+            time.sleep(0.01)
+        self.network.hold(self._gate)
 
     def release(self) -> float:
         """Let the clock go on without limits, and return how many times slower than real time it

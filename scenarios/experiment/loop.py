@@ -55,7 +55,11 @@ def run(
         emulation.injector.start()
     emulation.selector.plan(*(np.zeros(len(emulation.segments), np.int64) for _ in range(2)))
 
+    clock: RunClock | None = None
+
     def end_epoch(number: int) -> None:
+        if clock is not None:
+            clock.settle()
         epoch = Epoch(number, emulation, history, writer)
         for step in STEPS:
             step(epoch)

@@ -1,9 +1,8 @@
 /* The hosts' agents: one thread sends every host's frames at their times, one counts what arrives.
  *
  * Sockets are opened inside the hosts' network namespaces and then used from here, so one process
- * serves all hosts. Times are nanoseconds of the run's clock: CLOCK_MONOTONIC since agents_start,
- * without the time for which agents_hold made it stand still. A frame is known again by its 5-tuple
- * and by whether it started with a small TTL (probes, traceroutes).
+ * serves all hosts. Times are nanoseconds of the run's clock, which agents_start starts. A frame is
+ * known again by its 5-tuple and by whether it started with a small TTL (probes, traceroutes).
  */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
@@ -22,6 +21,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "clock.h"
 #include "sources.h"
 
 #define SNAP 128
@@ -63,31 +63,11 @@ typedef struct {
     reply_t *replies;
     uint64_t replies_n, replies_cap;
     stats_t stats;
-    uint64_t start, gate, held; /* `start` moves on while the clock stands still at `gate` */
+    run_clock_t clock;
     int running, epoll;
     pthread_t sender, receiver;
-    pthread_mutex_t sending, receiving, timing;
+    pthread_mutex_t sending, receiving;
 } agents_t;
-
-static uint64_t now_ns(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (uint64_t)t.tv_sec * 1000000000ull + (uint64_t)t.tv_nsec;
-}
-
-/* The run's clock, which never passes the gate; `real` gets the moment on CLOCK_MONOTONIC. */
-static uint64_t run_clock(agents_t *agents, uint64_t *real) {
-    pthread_mutex_lock(&agents->timing);
-    uint64_t now = now_ns(), time = now - agents->start;
-    if (time > agents->gate && __atomic_load_n(&agents->running, __ATOMIC_ACQUIRE)) {
-        agents->held += time - agents->gate;
-        agents->start += time - agents->gate;
-        time = agents->gate;
-    }
-    pthread_mutex_unlock(&agents->timing);
-    if (real) *real = now;
-    return time;
-}
 
 static uint32_t get32(const uint8_t *at) {
     return (uint32_t)at[0] << 24 | (uint32_t)at[1] << 16 | (uint32_t)at[2] << 8 | at[3];
@@ -211,7 +191,7 @@ static void *send_all(void *context) {
     agents_t *agents = context;
     hurry("hosts-send");
     while (__atomic_load_n(&agents->running, __ATOMIC_ACQUIRE)) {
-        uint64_t real, now = run_clock(agents, &real), next = now + PATIENCE_NS;
+        uint64_t real, now = clock_read(&agents->clock, &real), next = now + PATIENCE_NS;
         pthread_mutex_lock(&agents->sending);
         for (uint32_t i = 0; i < agents->n_sources; i++) {
             source_t *source = &agents->sources[i];
@@ -244,7 +224,7 @@ static void keep_reply(agents_t *agents, uint32_t host, const uint8_t *frame, ui
         agents->replies_cap = cap;
     }
     reply_t *reply = &agents->replies[agents->replies_n++];
-    write_reply(reply, run_clock(agents, NULL), host, frame, length);
+    write_reply(reply, clock_read(&agents->clock, NULL), host, frame, length);
     agents->stats.replies++;
 }
 
@@ -292,7 +272,7 @@ static void *receive_all(void *context) {
             if (n <= 0) continue;
             pthread_mutex_lock(&agents->receiving);
             for (int i = 0; i < n; i++) arrived(agents, host, data[i], messages[i].msg_len);
-            agents->stats.last_arrival = run_clock(agents, NULL);
+            agents->stats.last_arrival = clock_read(&agents->clock, NULL);
             pthread_mutex_unlock(&agents->receiving);
         }
     }
@@ -312,8 +292,7 @@ EXPORT agents_t *agents_new(uint32_t n_hosts) {
         return NULL;
     }
     agents->n_hosts = n_hosts;
-    agents->gate = UINT64_MAX;
-    pthread_mutex_init(&agents->timing, NULL);
+    clock_init(&agents->clock);
     pthread_mutex_init(&agents->sending, NULL);
     pthread_mutex_init(&agents->receiving, NULL);
     for (uint32_t h = 0; h < n_hosts; h++) {
@@ -375,10 +354,8 @@ EXPORT int agents_feed_source(agents_t *agents, uint32_t number, const source_t 
 }
 
 EXPORT int agents_start(agents_t *agents) {
-    pthread_mutex_lock(&agents->timing);
-    agents->start = now_ns();
+    clock_start(&agents->clock);
     __atomic_store_n(&agents->running, 1, __ATOMIC_RELEASE);
-    pthread_mutex_unlock(&agents->timing);
     if (pthread_create(&agents->receiver, NULL, receive_all, agents)) return -1;
     if (pthread_create(&agents->sender, NULL, send_all, agents)) {
         __atomic_store_n(&agents->running, 0, __ATOMIC_RELEASE);
@@ -388,25 +365,11 @@ EXPORT int agents_start(agents_t *agents) {
     return 0;
 }
 
-EXPORT uint64_t agents_now(agents_t *agents) { return run_clock(agents, NULL); }
+EXPORT uint64_t agents_now(agents_t *agents) { return clock_read(&agents->clock, NULL); }
 
-/* Let the clock go on to `gate` and stand still there. */
-EXPORT void agents_hold(agents_t *agents, uint64_t gate) {
-    uint64_t time = run_clock(agents, NULL); /* without the time for which it stands still now */
-    pthread_mutex_lock(&agents->timing);
-    int running = __atomic_load_n(&agents->running, __ATOMIC_ACQUIRE);
-    agents->gate = running && gate < time ? time : gate;
-    pthread_mutex_unlock(&agents->timing);
-}
+EXPORT void agents_hold(agents_t *agents, uint64_t gate) { clock_hold(&agents->clock, gate); }
 
-/* For how long the clock has stood still. */
-EXPORT uint64_t agents_held(agents_t *agents) {
-    run_clock(agents, NULL);
-    pthread_mutex_lock(&agents->timing);
-    uint64_t held = agents->held;
-    pthread_mutex_unlock(&agents->timing);
-    return held;
-}
+EXPORT uint64_t agents_held(agents_t *agents) { return clock_held(&agents->clock); }
 
 /* Frames that sources still have to send. */
 EXPORT uint64_t agents_waiting(agents_t *agents) {

@@ -198,6 +198,11 @@ class MininetNetwork:
         return self._hosts.held_ns / 1e9
 
     @property
+    def arrived(self) -> int:
+        """Return how many frames of the sources have reached their host."""
+        return self._hosts.statistics()["delivered"]
+
+    @property
     def queued(self) -> float:
         """Return the used share of the fullest buffer of the switches' sockets, from 0 to 1.
 

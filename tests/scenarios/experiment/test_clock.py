@@ -17,6 +17,7 @@ class Network:
         self.now_ns = self.gate = 0
         self.held_s = 0.0
         self.fill: list[float] = []
+        self.arrived = 0
 
     @property
     def queued(self) -> float:
@@ -84,3 +85,30 @@ def test_the_slowdown_is_real_time_over_the_clocks(monkeypatch: pytest.MonkeyPat
     made._begin, now, network.held_s = 50.0, 60.0, 2.0
     assert made.release() == pytest.approx(1.25)
     assert network.gate == FOREVER
+
+
+def test_an_epoch_is_read_when_nothing_arrives_and_nothing_waits(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    network, now = Network(), 0.0
+    gates_seen: list[int] = []
+    network.fill = [0.0, 0.0, 0.5, 0.0]  # the switches' process does not run for a while
+    made = RunClock(network)  # type: ignore[arg-type]
+    made.allow(700)
+
+    def sleep(seconds: float) -> None:
+        nonlocal now
+        now += 0.06
+        gates_seen.append(network.gate)
+        network.arrived += now < 0.2
+
+    monkeypatch.setattr(clock.time, "monotonic", lambda: now)
+    monkeypatch.setattr(clock.time, "sleep", sleep)
+    monkeypatch.setattr(clock, "slowness", lambda: 1.0)
+    made.settle()
+    assert set(gates_seen) == {0} and network.gate == 700
+    assert now >= 0.18 + 0.1, "the last packet came at 0.18"
+    network.fill = [1.0] * 1000
+    begin = now
+    made.settle()  # a switch stands still
+    assert clock._PATIENCE_S <= now - begin < clock._PATIENCE_S * clock.patience() + 1
