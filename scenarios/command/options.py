@@ -170,7 +170,19 @@ def _option(setting: Setting) -> Any:
     text = f"{_plain(setting.meaning)} [default: {_default(setting)}{_bounds(setting)}]"
     choices = [*setting.choices, *(["auto"] if setting.name == "backend" else [])]
     completed = (lambda: choices) if choices else None
-    return Annotated[setting.kind | None, typer.Option(help=text, autocompletion=completed)]
+    parser = _share_or_auto if setting.name == "load" else None
+    option = typer.Option(help=text, autocompletion=completed, parser=parser)
+    return Annotated[setting.kind | None, option]
+
+
+def _share_or_auto(text: str) -> float | str:
+    """Return the value of LOAD, a number or the word ``auto``."""
+    if text == "auto":
+        return text
+    try:
+        return float(text)
+    except ValueError:
+        raise typer.BadParameter(f"{text!r} is neither a number nor auto") from None
 
 
 def table_row(setting: Setting) -> str:

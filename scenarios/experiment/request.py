@@ -96,6 +96,10 @@ def make_request(
             need_library(name)
         except SettingsError as error:
             raise SettingsError(f"{file}: {error}") from None
+    given, own = (
+        {key: value for key, value in each.items() if (key, value) != ("load", "auto")}
+        for each in (given, own)
+    )
     scenario, name = (name, OWN) if isinstance(name, Scenario) else (load_scenario(name), name)
     if recorded:
         return Request(name, scenario, given, own)

@@ -130,7 +130,8 @@ class Settings:
             ge=0.001,
             le=1,
             description="share of their line rate that hosts send: "
-            + ", ".join(f"{rate / 1e6:g} Mb/s on `{name}`" for name, rate in LINE_RATE.items()),
+            + ", ".join(f"{rate / 1e6:g} Mb/s on `{name}`" for name, rate in LINE_RATE.items())
+            + "; `auto`, as if not given: on real packets no more than the machine carries",
         ),
         Extra(on={"softswitch": 0.6, "bmv2": 0.6}),
     ] = 0.06

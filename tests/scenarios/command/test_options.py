@@ -53,6 +53,19 @@ def test_a_name_that_does_not_exist(canary: Canary, arguments: list[str], words:
     refused(canary("run", *arguments), *words)
 
 
+def test_load_may_be_auto_as_if_it_were_not_given(canary: Canary, tmp_path: Path) -> None:
+    """From there a real network chooses it (`tests/scenarios/experiment/test_pace.py`)."""
+    file = tmp_path / "mine.yaml"
+    file.write_text("load: auto\nbackend: softswitch\n")
+    for given, config in (({"load": "auto", "backend": "softswitch"}, None), ({}, file)):
+        request = make_request("faulty_links", given, config)
+        assert "load" not in request.named and request.settings().load == 0.6
+    refused(canary("run", "LOAD=automatic"), "--load", "'automatic' is neither a number nor auto")
+    words = ["run", "K=4", "LOAD=auto", "EPOCHS=1", "BACKEND=flow", "--methods", "canary-mle"]
+    assert canary(*words, f"RUN={tmp_path / 'run'}").code == 0
+    assert json.loads((tmp_path / "run" / "config.json").read_text())["load"] == 0.06
+
+
 def test_words_are_options(canary: Canary, tmp_path: Path) -> None:
     said = canary("run", *SHORT, "SEED=5", f"RUN={tmp_path}/a=b", "--traffic", "storage")
     assert said.code == 0, said.err
