@@ -104,13 +104,14 @@ def record_registers(epoch: int, dump: MeterDump, writer: Recorder) -> None:
 def record(emulation: Emulation, history: History, writer: Recorder) -> None:
     """Write all tables but the registers, from what is known up to now."""
     sources, network = emulation.sources, emulation.network
-    by_faults, by_emulator = _drops_of_packets(emulation)
+    taken = network.fault_drops() + emulation.injector.dropped()  # asks every switch: once
+    by_faults, by_emulator = _drops_of_packets(emulation, taken)
     drops = network.drops()
     data = drops[drops["source"] == sources.data]
     writer.text("truth.yaml", emulation.plan.to_yaml(emulation.topology))
     writer.table("fabric", fabric_columns(emulation.topology))
     writer.table("switches", _switches(emulation))
-    writer.table("links", _links(emulation, by_faults))
+    writer.table("links", _links(emulation, taken, by_faults))
     if by_emulator is not None:
         writer.table("emulator_drops", vars(by_emulator))
     writer.table("rules", _rules(history))
@@ -148,14 +149,17 @@ def _switches(emulation: Emulation) -> Mapping[str, Any]:
 
 
 def _drops_of_packets(
-    emulation: Emulation,
+    emulation: Emulation, taken: npt.NDArray[np.uint64]
 ) -> tuple[npt.NDArray[np.uint64], EmulatorDrops | None]:
     """Return the packets that faults dropped on each directed link, uint64[n_links], and those that
-    the emulator dropped without a fault; None if the network never does."""
+    the emulator dropped without a fault; None if the network never does.
+
+    Args:
+        taken: The packets that switches and injector say to have dropped, uint64[n_links].
+    """
     network = emulation.network
-    injected = emulation.injector.dropped()
-    by_faults = network.fault_drops() + injected
-    own = network.emulator_drops(injected)
+    by_faults = taken.copy()
+    own = network.emulator_drops(taken)
     if own is None:
         return by_faults, None
     where = np.array(own.where, "U8")
@@ -173,11 +177,14 @@ def _drops_of_packets(
     )
 
 
-def _links(emulation: Emulation, by_faults: npt.NDArray[np.uint64]) -> Mapping[str, Any]:
-    """Return the columns of the table ``links``, with the counters of each directed link."""
+def _links(
+    emulation: Emulation, taken: npt.NDArray[np.uint64], by_faults: npt.NDArray[np.uint64]
+) -> Mapping[str, Any]:
+    """Return the columns of the table ``links``, with the counters of each directed link; see
+    `_drops_of_packets`."""
     network, n = emulation.network, emulation.topology.n_links
     # A packet dropped at the link's begin did not cross it; a corrupted one did.
-    taken = network.fault_drops() + emulation.injector.dropped() - _corrupted(emulation)
+    taken = taken - _corrupted(emulation)
     rate = np.zeros(n)
     for fault in emulation.plan.faults:
         rate[fault.link] = max(rate[fault.link], fault.rate)

@@ -237,5 +237,5 @@ class _Since:
         """Return the packets that faults dropped on each directed link since then."""
         return self._network.fault_drops() - self._before["fault_drops"]
 
-    def emulator_drops(self, injected: npt.NDArray[np.uint64]) -> None:
+    def emulator_drops(self, taken: npt.NDArray[np.uint64]) -> None:
         """Return None: the emulator's drops are known for whole runs only."""

@@ -289,17 +289,18 @@ class MininetNetwork:
         """Return zeros, uint64[n_links]: real switches do not count drops of full queues."""
         return np.zeros(self.topology.n_links, np.uint64)
 
-    def emulator_drops(self, injected: npt.NDArray[np.uint64]) -> EmulatorDrops:
+    def emulator_drops(self, taken: npt.NDArray[np.uint64]) -> EmulatorDrops:
         """Return the packets lost so far that no fault dropped: after `drain` all of them.
 
         Before `drain` only packets known to be dropped count.
 
         Args:
-            injected: Packets that a kernel injector dropped at each directed link, uint64[n_links].
+            taken: Packets that faults dropped at each directed link, uint64[n_links]: those of
+                `fault_drops` and of a kernel injector.
         """
         assert self._losses is not None
         drops = self._hosts.receive_drops()
-        return self._losses.count(drops, self.fault_drops() + injected, self._quiet)
+        return self._losses.count(drops, taken, self._quiet)
 
     # ---- its parts ---------------------------------------------------------------------------
 

@@ -155,6 +155,6 @@ class Network(Protocol):
         """Return the packets that full queues of each link dropped, uint64[n_links]."""
         ...
 
-    def emulator_drops(self, injected: npt.NDArray[np.uint64]) -> EmulatorDrops | None:
+    def emulator_drops(self, taken: npt.NDArray[np.uint64]) -> EmulatorDrops | None:
         """Return the packets that the emulator itself lost; None if it loses none."""
         ...

@@ -309,7 +309,7 @@ class VirtualNetwork:
         link = drops["link"][drops["cause"] == _QUEUE]
         return np.bincount(link[(link >= 0) & (link < n)], minlength=n).astype(np.uint64)
 
-    def emulator_drops(self, injected: npt.NDArray[np.uint64]) -> None:
+    def emulator_drops(self, taken: npt.NDArray[np.uint64]) -> None:
         """Return None: in virtual time a slow machine loses no packet."""
 
     def link_packets(self) -> npt.NDArray[np.uint64]:

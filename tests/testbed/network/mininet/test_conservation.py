@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from testbed.fabric.two_switches import TwoSwitches
 
 from scenarios.experiment.backends import open_backend
 from scenarios.experiment.inputs import demand_of, inputs_of
@@ -19,6 +18,7 @@ from scenarios.experiment.run import run_config
 from scenarios.experiment.settings import make_settings
 from scenarios.experiment.setup import set_up
 from scenarios.experiment.traffic import make_traffic
+from testbed.fabric.packet_fabric import TwoSwitches
 from testbed.faults.kernel_injectors import NetemInjector, NftInjector
 from testbed.faults.specification import parse_faults
 from testbed.network.requirements import missing
