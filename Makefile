@@ -24,7 +24,7 @@ define line_end
 endef
 $(foreach v,$(said),$(if $(findstring $(line_end),$(value $v)),$(error make: $v= holds the end of a line, which make cannot pass on)))
 
-targets := help setup setup-dev scenario compare reproduce analyze show net shell clean-net doctor calibrate \
+targets := help setup setup-dev scenario compare reproduce analyze show export-lab net shell clean-net doctor calibrate \
 	test test-vm sanitize lint docs bench bench-net p4 lock clean
 
 # To make, a folder is a target that is done: without this, `make scenarios` does nothing and succeeds.
@@ -43,7 +43,7 @@ takes_test := COVERAGE
 takes_p4 := P4C
 takes_reproduce := FIG DRAWS OUT TRACE RESULTS CLUSTER
 goals := $(or $(MAKECMDGOALS),help)
-ifeq (,$(filter scenario compare net,$(goals)))
+ifeq (,$(filter scenario compare net export-lab,$(goals)))
 takes := $(foreach g,$(goals),$(takes_$g))
 unknown := $(filter-out PYTHON $(takes),$(said))
 $(if $(unknown),$(error make $(goals): there is no option $(firstword $(unknown))=: $(if $(takes),choose of $(strip $(takes)),it takes none)))
@@ -66,6 +66,8 @@ help:
 	@echo 'make analyze RUN=DIR   diagnose a finished run again, without the network'
 	@echo 'make show RUN=DIR      print the comparison of a finished run'
 	@echo '                  TRUST=1 reads a run that was changed on purpose, too'
+	@echo 'make export-lab K=8 HOSTS=192.0.2.1,192.0.2.2   the network as a lab for containerlab, on one'
+	@echo '                  machine or several; the settings of make scenario; OUT=DIR [<scenario>-lab]'
 	@echo 'make net K=4 [BACKEND=bmv2] [WATCH=1]   the network under Mininet, with its prompt (root)'
 	@echo 'make shell SWITCH=agg0_1      p4runtime-sh on a switch of the running network (root)'
 	@echo '                  FORCE=1            takes the switch from its controller, to write to it'
@@ -116,6 +118,9 @@ analyze show: $(READY)
 
 calibrate: $(READY)
 	@$(BIN)/canary calibrate --out scenarios/calibrated.yaml
+
+export-lab: $(READY)
+	@$(BIN)/canary export-lab $(words)
 
 net: $(READY)
 	@$(BIN)/canary net $(words)

@@ -37,7 +37,7 @@ from scenarios.command.arguments import (
     TrustOption,
     WatchOption,
 )
-from scenarios.command.machine import clean_net, doctor, net, shell, warm_up
+from scenarios.command.machine import clean_net, doctor, export_lab, net, shell, warm_up
 from scenarios.command.options import SettingsCommand, WordsCommand
 from scenarios.command.page import page
 from scenarios.command.reproduce import reproduce
@@ -410,6 +410,7 @@ def calibrate(
 app.command()(page)
 app.command(cls=WordsCommand)(net)
 app.command(cls=WordsCommand)(reproduce)
+app.command("export-lab", cls=SettingsCommand)(export_lab)
 app.command()(doctor)
 app.command("warm-up", hidden=True)(warm_up)
 app.command()(shell)

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from scenarios.command.arguments import KOption, WatchOption
-from scenarios.experiment.terminal import progress_bar, wide_console
+from scenarios.command.arguments import ConfigOption, KOption, ScenarioOption, WatchOption
+from scenarios.experiment.terminal import line, progress_bar, wide_console
 from scenarios.process.signals import raise_on_signals
 
 if TYPE_CHECKING:
@@ -45,6 +45,34 @@ def net(
     raise_on_signals()
     with tempfile.TemporaryDirectory() as logs:
         open_prompt(k, backend, Path(logs), watch)
+
+
+def export_lab(
+    ctx: typer.Context,
+    scenario: ScenarioOption = None,
+    config: ConfigOption = None,
+    hosts: Annotated[
+        str,
+        typer.Option(
+            help="IPv4 addresses of the machines that share the fabric, separated by commas. "
+            "[default: one machine]",
+            show_default=False,
+        ),
+    ] = "",
+    out: Annotated[
+        Path | None,
+        typer.Option(help="Folder of the lab, which must not exist. [default: <scenario>-lab]"),
+    ] = None,
+) -> None:
+    """Write a scenario's network as a lab for containerlab, for one machine or several."""
+    from scenarios.command.export_lab import export_lab as write_lab
+    from scenarios.experiment.request import make_request
+
+    raise_on_signals()
+    request = make_request(scenario, ctx.obj.settings, config)
+    ctx.obj.print_environment()
+    folder = write_lab(request, hosts, out)
+    wide_console().print(line(f"lab: {folder}; its README.md says how to start it"), soft_wrap=True)
 
 
 def doctor() -> None:

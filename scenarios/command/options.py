@@ -37,8 +37,9 @@ OF_COMMANDS = (
     "WATCH",
     "SWEEP",
     "SUDO",
+    "HOSTS",
 )
-"""Options of `run` and `compare` that are not settings."""
+"""Options of `run`, `compare` and `export-lab` that are not settings."""
 
 _SWITCHED = {"1": True, "0": False}
 _CHOSEN = {"backend": "auto"}  # default on the command line only, which then resolves it

@@ -12,7 +12,7 @@ import subprocess
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -24,6 +24,10 @@ from testbed.faults.plan import Fault, FaultPlan, FlowMatch, Ternary
 
 Egress = Callable[[int], tuple[int, str]]
 """Returns, for a directed link, a process in the namespace where it begins and its interface."""
+
+
+Command = tuple[list[str], str]
+"""A command's words and its standard input."""
 
 
 class InjectorError(UserError):
@@ -43,6 +47,9 @@ class KernelInjector(ABC):
         plan: The faults.
         noise: The loss rate of each link while no fault of it is active, float64[n_links].
     """
+
+    others: ClassVar[str]
+    """The injectors to use instead."""
 
     topology: PacketFabric
     egress: Egress
@@ -65,8 +72,27 @@ class KernelInjector(ABC):
         """Raise InjectorError for a kind of fault that this injector does not support."""
 
     @abstractmethod
+    def command(self, interface: str, faults: Sequence[Fault], noise: float) -> Command:
+        """Return the command that replaces the faults and the noise of a link.
+
+        Args:
+            interface: The interface where the link begins; the command runs in its namespace.
+            faults: The link's active faults, by falling priority.
+            noise: Its loss rate for packets that no fault matches.
+        """
+
     def set_link(self, link: int, faults: Sequence[Fault], noise: float) -> None:
-        """Replace a link's faults, given by falling priority, and its noise (a loss rate)."""
+        """Replace a link's faults, given by falling priority, and its noise (a loss rate).
+
+        Raises:
+            InjectorError: The kernel refuses it.
+        """
+        pid, interface = self.egress(link)
+        words, text = self.command(interface, faults, noise)
+        if complaint := run_in(pid, words, text):
+            raise InjectorError(
+                f"{words[0]} on {interface}: {complaint}; use INJECTOR={self.others}"
+            )
 
     @abstractmethod
     def count(self, link: int) -> int:
@@ -81,12 +107,22 @@ class KernelInjector(ABC):
         reason = self.available()
         if reason:
             raise InjectorError(reason)
+        for link in self._begin():
+            self._update(link)
+
+    def commands(self) -> dict[int, Command]:
+        """Return what `start` runs for each lossy link, to be run elsewhere."""
+        return {
+            link: self.command(self.egress(link)[1], *self._state(link)) for link in self._begin()
+        }
+
+    def _begin(self) -> list[int]:
+        """Activate the faults of time 0 and return the links that lose packets then, sorted."""
         self._active = self._due(0.0)
         lossy = {fault.link for fault in self._active.values()}
         if self.noise is not None:
             lossy |= set(np.flatnonzero(self.noise).tolist())
-        for link in sorted(lossy):
-            self._update(link)
+        return sorted(lossy)
 
     def times(self) -> list[float]:
         """Return the times in seconds at which a fault begins or ends, ascending."""
@@ -113,11 +149,15 @@ class KernelInjector(ABC):
             if not fault.schedule or any(a <= now < b for a, b in fault.schedule)
         }
 
-    def _update(self, link: int) -> None:
+    def _state(self, link: int) -> tuple[list[Fault], float]:
+        """Return a link's active faults, by falling priority, and its noise."""
         faults = [fault for fault in self._active.values() if fault.link == link]
         noise = 0.0 if self.noise is None else float(self.noise[link])
+        return sorted(faults, key=lambda fault: fault.match is None), noise
+
+    def _update(self, link: int) -> None:
         self._touched.add(link)
-        self.set_link(link, sorted(faults, key=lambda fault: fault.match is None), noise)
+        self.set_link(link, *self._state(link))
 
 
 # ---- netem ------------------------------------------------------------------------------------
@@ -134,6 +174,7 @@ class NetemInjector(KernelInjector):
     Gilbert model, a link that is now good and now loses everything, with the same overall rate.
     """
 
+    others = "p4 or nft"
     burst: float = 1.0
 
     def __post_init__(self) -> None:
@@ -160,12 +201,9 @@ class NetemInjector(KernelInjector):
                 "INJECTOR=netem cannot match flows, only whole links; use INJECTOR=p4 or nft"
             )
 
-    def set_link(self, link: int, faults: Sequence[Fault], noise: float) -> None:
-        """Replace a link's netem discipline; raise InjectorError if tc fails."""
-        pid, interface = self.egress(link)
-        options = netem_options(faults, noise, self.burst)
-        if complaint := run_in(pid, _replace(interface, options)):
-            raise InjectorError(f"tc on {interface}: {complaint}; use INJECTOR=p4 or nft")
+    def command(self, interface: str, faults: Sequence[Fault], noise: float) -> Command:
+        """Return the command that replaces a link's netem discipline."""
+        return _replace(interface, netem_options(faults, noise, self.burst)), ""
 
     def count(self, link: int) -> int:
         """Return how many packets netem dropped at a link."""
@@ -236,6 +274,8 @@ class NftInjector(KernelInjector):
     the shim's EtherType has no receiver.
     """
 
+    others = "p4 or netem"
+
     @staticmethod
     def available() -> str:
         """Why this kernel or machine cannot do it, "" if it can."""
@@ -253,11 +293,9 @@ class NftInjector(KernelInjector):
         if fault.kind == "corrupt":
             raise InjectorError("INJECTOR=nft cannot corrupt packets; use INJECTOR=p4 or netem")
 
-    def set_link(self, link: int, faults: Sequence[Fault], noise: float) -> None:
-        """Replace a link's nftables chain; raise InjectorError if nft fails."""
-        pid, interface = self.egress(link)
-        if complaint := run_in(pid, ["nft", "-f", "-"], ruleset(interface, faults, noise)):
-            raise InjectorError(f"nft on {interface}: {complaint}; use INJECTOR=p4 or netem")
+    def command(self, interface: str, faults: Sequence[Fault], noise: float) -> Command:
+        """Return the command that replaces a link's nftables chain."""
+        return ["nft", "-f", "-"], ruleset(interface, faults, noise)
 
     def count(self, link: int) -> int:
         """Return how many packets the link's nftables chain took away."""

@@ -176,22 +176,12 @@ class Nodes:
 
     def _connect(self) -> None:
         """Make all cables in one batch, each end inside its namespace."""
-        topology = self._topology
-        names = topology.switch_names
-        ends: list[tuple[tuple[str, int, str], tuple[str, int, str], int]] = []
-        for link in range(0, topology.n_links, 2):
-            a, b = int(topology.link_src[link]), int(topology.link_dst[link])
-            ports = int(topology.link_src_port[link]), int(topology.link_dst_port[link])
-            ends.append(((names[a], ports[0], ""), (names[b], ports[1], ""), FABRIC_MTU))
-        for host, name in enumerate(topology.host_names):
-            tor = names[int(topology.host_tor[host])]
-            mac = f" address {_mac(int(topology.host_mac[host]))}"
-            ends.append(((tor, int(topology.host_port[host]), ""), (name, 0, mac), HOST_MTU))
         commands = []
-        for (a, a_port, a_mac), (b, b_port, b_mac), mtu in ends:
+        for (a, a_port, _), (b, b_port, b_mac), mtu in cables(self._topology):
+            address = "" if b_mac is None else f" address {mac_text(b_mac)}"
             commands.append(
-                f"link add {a}-eth{a_port} mtu {mtu}{a_mac} netns {self.pid(a)} type veth "
-                f"peer name {b}-eth{b_port} mtu {mtu}{b_mac} netns {self.pid(b)}"
+                f"link add {a}-eth{a_port} mtu {mtu} netns {self.pid(a)} type veth "
+                f"peer name {b}-eth{b_port} mtu {mtu}{address} netns {self.pid(b)}"
             )
             self._tell_mininet(a, a_port, b, b_port)
         ip_batch(commands)
@@ -231,16 +221,39 @@ class Nodes:
             if node >= topology.n_switches:
                 no_tail_loss_probes()
                 patient_connections()
-                host = node - topology.n_switches
-                tor = int(topology.host_tor[host])
-                gateway, mac = _ip(topology.switch_ip[tor]), _mac(int(topology.switch_mac[tor]))
-                commands += [
-                    f"addr add {_ip(topology.host_ip[host])}/32 dev {interfaces[0]}",
-                    f"neigh add {gateway} lladdr {mac} nud permanent dev {interfaces[0]}",
-                    f"route add {gateway} dev {interfaces[0]} scope link",
-                    f"route add default via {gateway} dev {interfaces[0]} rto_min {RTO_MIN}",
-                ]
+                commands += host_commands(topology, node - topology.n_switches, interfaces[0])
             ip_batch(commands)
+
+
+def cables(
+    topology: PacketFabric,
+) -> Iterator[tuple[tuple[str, int, int | None], tuple[str, int, int | None], int]]:
+    """Yield each cable of a fabric: its two ends and its MTU.
+
+    An end is a node, its port there and its MAC address, which is None where any will do. A host's
+    port is 0.
+    """
+    names = topology.switch_names
+    for link in range(0, topology.n_links, 2):
+        a, b = int(topology.link_src[link]), int(topology.link_dst[link])
+        ports = int(topology.link_src_port[link]), int(topology.link_dst_port[link])
+        yield (names[a], ports[0], None), (names[b], ports[1], None), FABRIC_MTU
+    for host, name in enumerate(topology.host_names):
+        tor = names[int(topology.host_tor[host])]
+        own = name, 0, int(topology.host_mac[host])
+        yield (tor, int(topology.host_port[host]), None), own, HOST_MTU
+
+
+def host_commands(topology: PacketFabric, host: int, interface: str) -> list[str]:
+    """Return the arguments of the ``ip`` commands that give a host its address and routes."""
+    tor = int(topology.host_tor[host])
+    gateway, mac = _ip(topology.switch_ip[tor]), mac_text(int(topology.switch_mac[tor]))
+    return [
+        f"addr add {_ip(topology.host_ip[host])}/32 dev {interface}",
+        f"neigh add {gateway} lladdr {mac} nud permanent dev {interface}",
+        f"route add {gateway} dev {interface} scope link",
+        f"route add default via {gateway} dev {interface} rto_min {RTO_MIN}",
+    ]
 
 
 @contextmanager
@@ -257,5 +270,6 @@ def _ip(address: Any) -> str:
     return str(IPv4Address(int(address)))
 
 
-def _mac(address: int) -> str:
+def mac_text(address: int) -> str:
+    """Return the text of a MAC address that is given as an integer."""
     return ":".join(f"{address >> shift & 0xFF:02x}" for shift in range(40, -8, -8))

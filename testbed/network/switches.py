@@ -12,7 +12,7 @@ import os
 import socket
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
@@ -20,6 +20,7 @@ from itertools import chain
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Literal
 
+from testbed.control.remote.thrift import PORT as THRIFT_PORT
 from testbed.fabric.fat_tree import FatTree
 from testbed.fabric.names import command
 from testbed.fabric.packet_fabric import PacketFabric, TwoSwitches
@@ -35,9 +36,9 @@ if TYPE_CHECKING:
 
 Backend = Literal["bmv2", "softswitch"]
 
+BMV2 = ["simple_switch_grpc", "-L", "warn", "--log-console"]
 SOFT_SWITCHES = "testbed.softswitch.server.many"
 TOGETHER = "switches"  # the process of all soft switches
-THRIFT_PORT = 9090  # in each switch's own namespace
 QUEUE_PACKETS = 1000  # BMv2's 64 are fewer than one burst of a few hosts
 RESTARTING = "it restarts"
 START_S = 60  # on a machine of the usual speed
@@ -85,6 +86,19 @@ def running_switch(name: str, state: Path | None = None) -> SwitchAddress:
     if len(networks) > 1:
         which += f", the last of {len(networks)} that are up"
     return SwitchAddress(f"unix:{address}", fabric.switch(name) + 1, which)
+
+
+def arguments(device: int, interfaces: Mapping[int, str], p4runtime: Path) -> list[str]:
+    """Return the command-line arguments that BMv2 and the soft switch have in common.
+
+    Args:
+        device: The device ID.
+        interfaces: The names of the switch's interfaces by port number.
+        p4runtime: The Unix socket of its P4Runtime server.
+    """
+    ports = [word for port, name in interfaces.items() for word in ("-i", f"{port}@{name}")]
+    servers = ["--thrift-port", str(THRIFT_PORT), "--", "--grpc-server-addr", f"unix:{p4runtime}"]
+    return ["--no-p4", *ports, "--device-id", str(device), *servers]
 
 
 class Switches:
@@ -258,19 +272,20 @@ class Switches:
     def _bmv2(self, switch: int) -> list[str]:
         """Return the command line of a BMv2 switch, which runs in the node's namespace."""
         name = self._names[switch]
-        command = ["mnexec", "-a", str(self._nodes.pid(name)), "simple_switch_grpc"]
-        command += ["-L", "warn", "--log-console"]
-        command += ["--notifications-addr", f"ipc://{self._sockets / name}.events"]
-        return [*command, *self._arguments(switch)]
+        events = ["--notifications-addr", f"ipc://{self._sockets / name}.events"]
+        return [
+            "mnexec",
+            "-a",
+            str(self._nodes.pid(name)),
+            *BMV2,
+            *events,
+            *self._arguments(switch),
+        ]
 
     def _arguments(self, switch: int) -> list[str]:
         """Return the command-line arguments that BMv2 and the soft switch have in common."""
         name = self._names[switch]
-        arguments = ["--no-p4"]
-        for port, interface in self._nodes.interfaces(name).items():
-            arguments += ["-i", f"{port}@{interface}"]
-        arguments += ["--device-id", str(switch + 1), "--thrift-port", str(THRIFT_PORT)]
-        return [*arguments, "--", "--grpc-server-addr", f"unix:{self._p4runtime(name)}"]
+        return arguments(switch + 1, self._nodes.interfaces(name), self._p4runtime(name))
 
     def _p4runtime(self, name: str) -> Path:
         """Return the Unix socket of a switch's P4Runtime server; for gRPC it is ``unix:PATH``."""

@@ -22,7 +22,7 @@ from testbed.control.remote.connection import (
     RemoteError,
     p4runtime_pb2,
 )
-from testbed.control.remote.tables import RemoteProfile, RemoteTable, known, p4info_pb2
+from testbed.control.remote.tables import RemoteProfile, RemoteTable, known, p4info_pb2, tables_of
 from testbed.control.remote.thrift import CARRIED_BITS, RegisterClient, ThriftError
 
 T = TypeVar("T")
@@ -61,17 +61,13 @@ class RemoteSwitch:
         self.name = name
         self.clock = clock
         self.closed = False
-        self._p4info = info = _parsed(p4info.read_text())
+        self._p4info = info = parsed(p4info.read_text())
         self.connection = wire = Connection(name, address, device_id, election_id)
         self._open_registers = registers
         self._registers: RegisterClient | None = None
         self._program: Path | None = None
         self._queue_packets = 0
-        actions = {a.preamble.name: a for a in info.actions}
-        self._tables = {t.preamble.name: RemoteTable(wire, t, actions) for t in info.tables}
-        self._profiles = {
-            p.preamble.name: RemoteProfile(wire, p, actions) for p in info.action_profiles
-        }
+        self._tables, self._profiles = tables_of(wire, info)
         self._counters = {c.preamble.name: c for c in info.counters}
         self._arrays = {r.preamble.name: r for r in info.registers}
         self._digests = {
@@ -179,6 +175,12 @@ class RemoteSwitch:
 
     # ---- registers -------------------------------------------------------------------------
 
+    @property
+    def carried(self) -> list[str]:
+        """The names of the register arrays whose elements can be read: see `CARRIED_BITS`."""
+        widths = {n: r.type_spec.bitstring.bit.bitwidth for n, r in self._arrays.items()}
+        return [name for name, width in widths.items() if width <= CARRIED_BITS]
+
     def read_registers(self, names: Sequence[str]) -> dict[str, npt.NDArray[Any]]:
         """Return copies of the register arrays ``names``, by name; zeros if the switch is lost.
 
@@ -250,7 +252,7 @@ class RemoteSwitch:
 
 
 @lru_cache(maxsize=1)
-def _parsed(p4info: str) -> Any:
+def parsed(p4info: str) -> Any:
     """Parse the text of a P4Info; callers share the message and must not change it."""
     return google.protobuf.text_format.Parse(p4info, p4info_pb2.P4Info())
 

@@ -8,15 +8,27 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 from p4.config.v1 import p4info_pb2 as _p4info_pb2
 
-from testbed.control.remote.connection import Connection, RemoteError, p4runtime_pb2
+from testbed.control.remote.connection import RemoteError, p4runtime_pb2
 
 p4info_pb2: Any = _p4info_pb2  # its classes are made at run time
+
+
+class Session(Protocol):
+    """What takes the writes of tables and answers their reads: a `Connection`, or a file's."""
+
+    def write(self, kind: str, what: str, message: Any) -> None:
+        """Write an entity; see `testbed.control.remote.connection.Connection.write`."""
+        ...
+
+    def read(self, *entities: Any) -> list[Any]:
+        """Return the switch's entities that match these ones."""
+        ...
 
 
 def known(things: Mapping[str, Any], kind: str, name: str) -> Any:
@@ -37,7 +49,7 @@ class RemoteTable:
     ``_info`` is the table's P4Info; ``_actions`` maps the program's actions to theirs.
     """
 
-    _connection: Connection
+    _connection: Session
     _info: Any
     _actions: Mapping[str, Any]
     _entries: dict[int, Any] = field(default_factory=dict)
@@ -131,7 +143,7 @@ class RemoteTable:
 class RemoteProfile:
     """Implements `testbed.control.switch.ActionProfileControl` for a remote switch."""
 
-    _connection: Connection
+    _connection: Session
     _info: Any
     _actions: Mapping[str, Any]
     _members: dict[int, Any] = field(default_factory=dict)
@@ -257,3 +269,14 @@ _PARTS = {
 def _get(message: Any, name: str) -> bytes:
     value = getattr(message, name)
     return value if isinstance(value, bytes) else b"%d" % value
+
+
+def tables_of(
+    session: Session, info: Any
+) -> tuple[dict[str, RemoteTable], dict[str, RemoteProfile]]:
+    """Return the tables and the action profiles of a program's P4Info, by name."""
+    actions = {a.preamble.name: a for a in info.actions}
+    return (
+        {t.preamble.name: RemoteTable(session, t, actions) for t in info.tables},
+        {p.preamble.name: RemoteProfile(session, p, actions) for p in info.action_profiles},
+    )

@@ -28,6 +28,9 @@ _CONTEXT = 0
 _AT_ONCE = 64  # requests under way; they and their answers must fit into the sockets' buffers
 _BUFFER = 1 << 16
 
+PORT = 9090
+"""The port of a switch's Thrift server, in the switch's own network namespace."""
+
 CARRIED_BITS = 63
 """The widest register values that Thrift carries: it sends signed 64-bit numbers."""
 

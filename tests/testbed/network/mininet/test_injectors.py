@@ -10,6 +10,7 @@ import pytest
 
 from testbed.fabric.fat_tree import FatTree
 from testbed.faults.kernel_injectors import (
+    Command,
     InjectorError,
     KernelInjector,
     NetemInjector,
@@ -37,6 +38,9 @@ class Recorder(KernelInjector):
 
     def set_link(self, link: int, faults: Sequence[Fault], noise: float) -> None:
         self.calls.append((link, [fault.rate for fault in faults], noise))
+
+    def command(self, interface: str, faults: Sequence[Fault], noise: float) -> Command:
+        raise AssertionError("nothing is run here")
 
     def count(self, link: int) -> int:
         return 10 + link

@@ -1,0 +1,187 @@
+"""Writes the network of a scenario as a lab for containerlab, on one machine or on several."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import cast
+
+import numpy as np
+import numpy.typing as npt
+
+from scenarios.experiment.request import Request
+from scenarios.experiment.settings import REAL_TIME, Settings, SettingsError
+from testbed.control.capacity import needed_entries
+from testbed.control.forwarding import install_forwarding
+from testbed.control.remote.lab_switch import WrittenSwitch
+from testbed.dataplane.adapted import adapted_program
+from testbed.dataplane.icmp_limit import IcmpLimit
+from testbed.fabric.packet_fabric import PacketFabric
+from testbed.fabric.pathbf import bloom_mask, switch_ids
+from testbed.fabric.topologies import make_packet_fabric
+from testbed.faults.injector import FaultInjector
+from testbed.faults.kernel_injectors import Command, NetemInjector, NftInjector
+from testbed.faults.noise import noise_rates
+from testbed.faults.plan import FaultPlan
+from testbed.network.lab import IMAGE, Lab, LabError, files_of, interface
+from testbed.network.switches import Backend
+from testbed.record.atomic import need_place
+
+HAS_EFFECT = {
+    *("k", "topology", "faults", "noise", "injector", "seed", "monitors", "icmp_per_s"),
+    *("backend", "epochs", "epoch_ms"),  # the last two bound schedules, which are refused
+}
+"""The settings that a lab depends on; what hosts send and when meters are read are none."""
+
+
+def export_lab(request: Request, hosts: str, out: Path | None) -> Path:
+    """Write the network of a request as a lab, and return the folder.
+
+    Args:
+        request: The scenario and its settings.
+        hosts: The addresses of the machines, separated by commas; "" for one machine.
+        out: The folder, by default ``<scenario>-lab``. It must not exist.
+
+    Raises:
+        SettingsError: A setting has no effect on a lab, or asks for what a lab does not have.
+        LabError: The folder exists or cannot be written, or the machines do not fit.
+    """
+    name = re.sub(r"[^a-zA-Z0-9]+", "-", Path(request.name).stem).strip("-") or "canary"
+    folder = out or Path(f"{name}-lab")
+    if folder.exists() or folder.is_symlink():
+        raise LabError(f"{folder} exists already: choose another folder (OUT=) or remove it")
+    need_place(folder, "lab")
+    settings = _settings(request)
+    machines = _addresses(hosts)
+    fabric = make_packet_fabric(settings.topology, settings.k)
+    plan = request.scenario.faults(fabric, settings)
+    if any(fault.schedule for fault in plan.faults):
+        raise SettingsError("a lab has no clock for faults with a schedule: choose others")
+    made = folder.with_name(f"{folder.name}.partial")
+    try:
+        made.mkdir()
+    except OSError as error:
+        raise LabError(f"cannot write {made}: {error.strerror}") from None
+    try:
+        _write(made, name, settings, fabric, plan, machines)
+        made.rename(folder)
+    except BaseException:
+        shutil.rmtree(made)
+        raise
+    return folder
+
+
+def _settings(request: Request) -> Settings:
+    """Return the settings of the lab; raise SettingsError for one that it cannot have."""
+    backend = "softswitch" if request.backend == "auto" else request.backend
+    if backend not in REAL_TIME:
+        raise SettingsError(
+            f"BACKEND={backend} has no switches for a lab: use {' or '.join(REAL_TIME)}"
+        )
+    for option in request.given:
+        if option not in HAS_EFFECT:
+            raise SettingsError(f"{option.upper()} has no effect on a lab: leave it out")
+    settings = request.settings(backend)
+    if settings.events.strip().lower() != "none":
+        raise SettingsError("EVENTS need a controller, which a lab has not: leave them out")
+    return settings
+
+
+def _addresses(hosts: str) -> list[str]:
+    """Return the addresses of the machines, as texts."""
+    words = [word.strip() for word in hosts.split(",")] if hosts else []
+    try:
+        found = [str(ipaddress.IPv4Address(word)) for word in words]
+    except ValueError:
+        raise LabError(f"HOSTS={hosts}: give IPv4 addresses, as 192.0.2.1,192.0.2.2") from None
+    if len(set(found)) < len(found) or len(found) == 1:
+        raise LabError(f"HOSTS={hosts}: give two different addresses or more, or leave it out")
+    return found
+
+
+def _write(
+    folder: Path,
+    name: str,
+    settings: Settings,
+    fabric: PacketFabric,
+    plan: FaultPlan,
+    machines: list[str],
+) -> None:
+    """Write all files of the lab into an empty folder."""
+    segments = fabric.segments(settings.monitors, settings.seed)
+    (folder / "p4").mkdir()
+    program = adapted_program(
+        folder / "p4", IcmpLimit.of(settings.icmp_per_s), needed_entries(fabric, segments)
+    )
+    for file in program:
+        if file.parent != folder / "p4":
+            shutil.copyfile(file, folder / "p4" / file.name)
+    switches = [WrittenSwitch(program.p4info, n + 1) for n in range(fabric.n_switches)]
+    masks = bloom_mask(switch_ids(fabric, segments, settings.seed)).tolist()
+    monitors = set(segments.downstream.tolist())
+    for number, switch in enumerate(switches):
+        install_forwarding(fabric, number, switch, masks[number], number in monitors)
+    noise = noise_rates(settings.noise, fabric.n_links, settings.seed)
+    commands = _inject(settings.injector, fabric, switches, plan, noise)
+    entries = [switch.text for switch in switches]
+    backend = cast(Backend, settings.backend)
+    lab = Lab(name, fabric, backend, settings.seed, entries, commands, machines)
+    texts = [*files_of(lab), (Path("faults.yaml"), plan.to_yaml(fabric))]
+    texts.append((Path("README.md"), _readme(lab, settings)))
+    for path, text in texts:
+        (folder / path).parent.mkdir(exist_ok=True)
+        (folder / path).write_text(text)
+
+
+def _inject(
+    injector: str,
+    fabric: PacketFabric,
+    switches: list[WrittenSwitch],
+    plan: FaultPlan,
+    noise: npt.NDArray[np.float64],
+) -> Mapping[int, Command]:
+    """Write the faults as entries of the switches; or return them as commands, by link."""
+    if injector in ("auto", "p4"):
+        FaultInjector(fabric, switches, plan, noise).start()
+        return {}
+    kind = {"netem": NetemInjector, "nft": NftInjector}[injector]
+
+    def egress(link: int) -> tuple[int, str]:
+        return 0, interface(int(fabric.link_src_port[link]))
+
+    return kind(fabric, egress, plan, noise).commands()
+
+
+def _readme(lab: Lab, settings: Settings) -> str:
+    """Return the text about a lab for who brings it up."""
+    fabric, several = lab.fabric, len(lab.machines) > 1
+    topology = "topology-$N.clab.yml" if several else "topology.clab.yml"
+    dockerfile = "vagrant/Dockerfile"
+    args = "--build-arg NEED_BMV2=--need-bmv2 " if lab.backend == "bmv2" else ""
+    where = "".join(
+        f"- `topology-{n}.clab.yml` on {address}\n" for n, address in enumerate(lab.machines, 1)
+    )
+    intro = "Copy this folder to each machine; N is its number:\n\n" + where if several else ""
+    given = ", ".join(
+        f"{option.upper()}={value}"
+        for option, value in settings.as_dict().items()
+        if option in HAS_EFFECT
+    )
+    return f"""# {lab.name}: {fabric.title} as a lab for containerlab
+
+{fabric.n_switches} switches ({lab.backend}), {fabric.n_hosts} hosts, {fabric.n_links // 2} links.
+Made by `canary export-lab` with {given}.
+
+{intro}
+```sh
+git -C canary archive HEAD | docker build -t {IMAGE} {args}-f {dockerfile} -  # the project's folder
+sudo containerlab deploy -t {topology}
+sudo containerlab exec -t {topology} --label canary=switch --cmd "sh /lab/collect.sh"
+```
+
+The last writes what each switch counted to `collected/`. `faults.yaml` holds the links that lose
+packets. The page "Larger than one machine" of the documentation says more.
+"""
