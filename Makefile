@@ -93,7 +93,10 @@ setup-dev: $(READY_DEV)
 $(READY) $(READY_DEV) test sanitize lint: export PYTHONSAFEPATH := 1
 
 # Each kind of installation has a lock file.
-INSTALL = $(PYTHON) -I -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null \
+NEEDS_LINUX = canary needs Linux: on Windows or a Mac take the virtual machine in vagrant/ (docs/project/systems.md)
+INSTALL = $(PYTHON) -I -c 'import sys; sys.exit(sys.platform in ("win32", "cygwin", "darwin"))' \
+	|| { echo '$(NEEDS_LINUX)' >&2; exit 2; }; \
+	$(PYTHON) -I -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null \
 	|| { echo 'canary needs Python 3.11 or newer: install python3, or say PYTHON=python3.12' >&2; exit 2; }; \
 	$(PYTHON) -I scenarios/command/install.py
 

@@ -4,6 +4,16 @@ imports.
 A command that sudo started gives up root before it reads any of the user's files.
 """
 
+import sys
+
+if sys.platform in ("win32", "cygwin", "darwin"):  # before modules that need Linux
+    print(
+        "canary needs Linux: on Windows or a Mac take the virtual machine in vagrant/ "
+        "(docs/project/systems.md)",
+        file=sys.stderr,
+    )
+    sys.exit(2)
+
 from scenarios.process.signals import exit_on_signals
 
 if __name__ == "__main__":

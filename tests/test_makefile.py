@@ -38,6 +38,17 @@ def test_a_target_that_does_not_exist_is_one_line(words: list[str], answer: str)
 
 def test_all_targets_are_listed_by_help() -> None:
     listed = make().stdout
-    for target in ("scenario", "compare", "analyze", "show", "net", "shell", "doctor", "test"):
+    every = (
+        "scenario",
+        "compare",
+        "analyze",
+        "show",
+        "export-lab",
+        "net",
+        "shell",
+        "doctor",
+        "test",
+    )
+    for target in every:
         assert f"make {target} " in listed
         assert make("--dry-run", target, "RUN=a", "SWITCH=b").stderr.count("no target") == 0

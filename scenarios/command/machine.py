@@ -64,7 +64,10 @@ def export_lab(
         typer.Option(help="Folder of the lab, which must not exist. [default: <scenario>-lab]"),
     ] = None,
 ) -> None:
-    """Write a scenario's network as a lab for containerlab, for one machine or several."""
+    """Write a scenario's network as a containerlab lab.
+
+    The lab may be for several machines.
+    """
     from scenarios.command.export_lab import export_lab as write_lab
     from scenarios.experiment.request import make_request
 

@@ -138,11 +138,31 @@ def test_values_arrive_as_they_were_written(stub: Stub, value: str) -> None:
     assert stub.make("shell", f"SWITCH={value}") == ["shell", "--", value]
 
 
-@pytest.mark.parametrize("target", ["compare", "net"])
+@pytest.mark.parametrize("target", ["compare", "net", "export-lab"])
 def test_other_targets_pass_on_all_words(stub: Stub, target: str) -> None:
     words = [f"V{number}={value}" for number, value in enumerate(HOSTILE)]
     called, *arrived = stub.make(target, *words)
     assert called == target and sorted(arrived) == sorted(words)
+
+
+@pytest.mark.parametrize("system", ["win32", "darwin"])
+def test_another_system_hears_in_one_line_what_to_take(tmp_path: Path, system: str) -> None:
+    python = tmp_path / "python"
+    fake = f"import sys; sys.platform = {system!r}; exec(sys.argv.pop())"
+    python.write_text(f'#!/bin/sh\nexec {sys.executable} -I -c "{fake}" "$3"\n')
+    python.chmod(0o755)
+    shutil.copy(ROOT / "Makefile", tmp_path)
+    for name in ("requirements.lock", "requirements-dev.lock", "pyproject.toml"):
+        (tmp_path / name).touch()
+    run = {"cwd": tmp_path, "capture_output": True, "text": True}
+    done = subprocess.run(["make", "--no-print-directory", "setup", f"PYTHON={python}"], **run)
+    first, *rest = done.stderr.splitlines()
+    assert done.returncode == 2 and "virtual machine in vagrant/" in first
+    assert len(rest) == 1 and rest[0].startswith("make: ***")
+    code = f"import sys, runpy; sys.platform = {system!r}; sys.path.insert(0, {str(ROOT)!r})"
+    code += "; runpy.run_module('scenarios', run_name='__main__')"
+    done = subprocess.run([sys.executable, "-I", "-c", code], **run)
+    assert (done.returncode, done.stderr.splitlines()) == (2, [first])
 
 
 @given(st.text(st.characters(blacklist_characters="\n\0", blacklist_categories=["Cs"])))
