@@ -14,18 +14,15 @@ import numpy.typing as npt
 
 from scenarios.experiment.request import Request
 from scenarios.experiment.settings import REAL_TIME, Settings, SettingsError
-from testbed.control.capacity import needed_entries
-from testbed.control.forwarding import install_forwarding
+from testbed.control.forwarding import install_forwarding, needed_entries
 from testbed.control.remote.lab_switch import WrittenSwitch
-from testbed.dataplane.adapted import adapted_program
-from testbed.dataplane.icmp_limit import IcmpLimit
+from testbed.dataplane.adapted import IcmpLimit, adapted_program
 from testbed.fabric.packet_fabric import PacketFabric
 from testbed.fabric.pathbf import bloom_mask, switch_ids
 from testbed.fabric.topologies import make_packet_fabric
 from testbed.faults.injector import FaultInjector
 from testbed.faults.kernel_injectors import Command, NetemInjector, NftInjector
-from testbed.faults.noise import noise_rates
-from testbed.faults.plan import FaultPlan
+from testbed.faults.plan import FaultPlan, noise_rates
 from testbed.network.lab import IMAGE, Lab, LabError, files_of, interface
 from testbed.network.switches import Backend
 from testbed.record.atomic import need_place
