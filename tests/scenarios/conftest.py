@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from scenarios.command.cli import main
+from tests.conftest import without_progress
 
 ROOT = Path(__file__).parents[2]
 
@@ -55,8 +56,9 @@ def canary(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) 
 
 
 def refused(said: Said, *words: str) -> None:
-    """One line on standard error that has these words, and exit code 2."""
-    assert said.code == 2, said
-    assert said.err.startswith("canary: ") and said.err.count("\n") == 1, said.err
+    """One line on standard error that has these words, nothing else printed, and exit code 2."""
+    assert (said.code, said.out) == (2, ""), said
+    (line,) = without_progress(said.err)
+    assert line.startswith("canary: "), line
     for word in words:
-        assert word in said.err
+        assert word in line

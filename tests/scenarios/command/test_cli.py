@@ -18,12 +18,14 @@ from scapy.utils import wrpcap
 
 from testbed.record.run import RunDirectory
 from tests.conftest import without_progress
+from tests.scenarios.conftest import Canary, Said, refused
 
 VIRTUAL = ["--backend", "virtual"]
 QUICK = ["--epochs", "1", "--load", "0.005", *VIRTUAL]
 
 
-def canary(*arguments: str, cwd: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+def command(*arguments: str, cwd: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Run a command in a process of its own."""
     return subprocess.run(
         [sys.executable, "-m", "scenarios.command.cli", *arguments],
         cwd=cwd,
@@ -35,14 +37,11 @@ def canary(*arguments: str, cwd: Path, **environment: str) -> subprocess.Complet
     )
 
 
-def refused(result: subprocess.CompletedProcess[str], *words: str) -> None:
-    assert result.returncode == 2, result.stderr
-    assert result.stdout == ""
-    lines = result.stderr.strip().splitlines()
-    assert len(lines) == 1, result.stderr
-    assert lines[0].startswith("canary: ")
-    for word in words:
-        assert word in lines[0]
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The current folder, empty."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
 
 
 def test_matrices_get_one_thread_unless_the_user_says_more(
@@ -53,12 +52,11 @@ def test_matrices_get_one_thread_unless_the_user_says_more(
     scenario.write_text(
         "import os\n"
         "print('threads', os.environ['OPENBLAS_NUM_THREADS'])\n"
-        "from scenarios.library.healthy import SCENARIO\n"
+        "raise ValueError('that is all')\n"
     )
-    arguments = ["run", "--scenario", "told.py", *QUICK, "--methods", "netscope"]
     monkeypatch.delenv("OPENBLAS_NUM_THREADS", raising=False)
     for given, threads in ({}, 1), ({"OPENBLAS_NUM_THREADS": "2"}, 2):
-        result = canary(*arguments, cwd=tmp_path, **given)
+        result = command("run", "--scenario", "told.py", *QUICK, cwd=tmp_path, **given)
         assert f"threads {threads}\n" in result.stdout, result.stderr
 
 
@@ -99,20 +97,22 @@ def test_matrices_get_one_thread_unless_the_user_says_more(
         (["--telemetry", "INT"], ["TELEMETRY=INT", "BACKEND=flow"]),
     ],
 )
-def test_a_wrong_option_is_one_line(arguments: list[str], words: list[str], tmp_path: Path) -> None:
-    refused(canary("run", *QUICK, *arguments, cwd=tmp_path), *words)
-    assert not [p for p in tmp_path.rglob("*") if p.is_file()]
+def test_a_wrong_option_is_one_line(
+    arguments: list[str], words: list[str], folder: Path, canary: Canary
+) -> None:
+    refused(canary("run", *QUICK, *arguments), *words)
+    assert not [p for p in folder.rglob("*") if p.is_file()]
 
 
-def test_unknown_keys_in_a_fault_file_are_named(tmp_path: Path) -> None:
-    (tmp_path / "f.yaml").write_text("faults:\n- {link: tor0_0->agg0_0, ratte: 0.1}\n")
-    refused(canary("run", *QUICK, "--faults", "f.yaml", cwd=tmp_path), "ratte")
+def test_unknown_keys_in_a_fault_file_are_named(folder: Path, canary: Canary) -> None:
+    (folder / "f.yaml").write_text("faults:\n- {link: tor0_0->agg0_0, ratte: 0.1}\n")
+    refused(canary("run", *QUICK, "--faults", "f.yaml"), "ratte")
 
 
-def test_captures_that_are_none_are_refused(tmp_path: Path) -> None:
+def test_captures_that_are_none_are_refused(folder: Path, canary: Canary) -> None:
     packets = [Ether() / IP(src="1.2.3.4", dst="5.6.7.8") / TCP(sport=i) for i in range(50)]
-    wrpcap(str(tmp_path / "good.pcap"), packets)
-    good = (tmp_path / "good.pcap").read_bytes()
+    wrpcap(str(folder / "good.pcap"), packets)
+    good = (folder / "good.pcap").read_bytes()
     cases = {
         "empty.pcap": b"",
         "garbage.pcap": b"this is no capture at all" * 10,
@@ -121,23 +121,23 @@ def test_captures_that_are_none_are_refused(tmp_path: Path) -> None:
         "cut.pcap.gz": gzip.compress(good)[:-30],
     }
     for name, content in cases.items():
-        (tmp_path / name).write_bytes(content)
-        refused(canary("run", *VIRTUAL, "--epochs", "1", "--traffic", name, cwd=tmp_path), name)
-    wrpcap(str(tmp_path / "arp.pcap"), [Ether() / ARP()] * 5)
-    refused(canary("run", *VIRTUAL, "--traffic", "arp.pcap", cwd=tmp_path), "arp.pcap", "IP")
-    assert not (tmp_path / "runs").exists() or not list((tmp_path / "runs").iterdir())
+        (folder / name).write_bytes(content)
+        refused(canary("run", *VIRTUAL, "--epochs", "1", "--traffic", name), name)
+    wrpcap(str(folder / "arp.pcap"), [Ether() / ARP()] * 5)
+    refused(canary("run", *VIRTUAL, "--traffic", "arp.pcap"), "arp.pcap", "IP")
+    assert not (folder / "runs").exists() or not list((folder / "runs").iterdir())
 
 
-def test_a_capture_is_replayed_kept_or_fitted(tmp_path: Path) -> None:
+def test_a_capture_is_replayed_kept_or_fitted(folder: Path, canary: Canary) -> None:
     packets = []
     for i in range(3000):
         ip = IP(src=f"1.2.{i % 40}.4", dst=f"5.6.{i % 23}.8")
         packet = Ether(src="02:00:00:00:00:01", dst="02:00:00:00:00:02") / ip / TCP(sport=i % 9)
         packet.time = 1000 + i * 0.002
         packets.append(packet)
-    wrpcap(str(tmp_path / "trace.pcap.gz"), packets, gz=True)
+    wrpcap(str(folder / "trace.pcap.gz"), packets, gz=True)
     for traffic, expected in (("trace.pcap.gz", 100), ("trace.pcap.gz:fit", 3000)):
-        path = tmp_path / ("run-" + traffic.replace(":", "-"))
+        path = folder / ("run-" + traffic.replace(":", "-"))
         options = [
             *VIRTUAL,
             "--epochs",
@@ -151,15 +151,14 @@ def test_a_capture_is_replayed_kept_or_fitted(tmp_path: Path) -> None:
             "--run",
             str(path),
         ]
-        result = canary("run", *options, cwd=tmp_path)
+        result = command("run", *options, cwd=folder)
         assert result.returncode == 0, result.stderr
         flows = RunDirectory(path).table("flows")
         assert int(flows["sent"].sum()) == expected
         account = RunDirectory(path).summary["capture"]
         assert (account["frames"], account["replayed"]) == (3000, expected)
         assert (
-            account["sha256"]
-            == hashlib.sha256((tmp_path / "trace.pcap.gz").read_bytes()).hexdigest()
+            account["sha256"] == hashlib.sha256((folder / "trace.pcap.gz").read_bytes()).hexdigest()
         )
         assert f"3,000 frames read, {expected:,} replayed" in result.stdout
         longer = "trace.pcap.gz is longer than the run of 0.2 s: 100 of 3,000 frames in 6 s"
@@ -167,31 +166,33 @@ def test_a_capture_is_replayed_kept_or_fitted(tmp_path: Path) -> None:
         assert (flows["src_host"] != flows["dst_host"]).all()
         tuples = zip(*(flows[c].tolist() for c in list(flows)[:5]), strict=True)
         assert len(set(tuples)) == len(flows["sent"])
-    assert f"{expected:,} replayed" in canary("analyze", str(path), cwd=tmp_path).stdout
+    assert f"{expected:,} replayed" in canary("analyze", str(path)).out
 
 
 def test_no_compiler_says_what_to_install(tmp_path: Path) -> None:
-    result = canary(
+    result = command(
         "run", *QUICK, cwd=tmp_path, PATH="/nonexistent", XDG_CACHE_HOME=str(tmp_path / "cache")
     )
-    refused(result, "compiler", "gcc")
+    refused(Said(result.returncode, result.stdout, result.stderr), "compiler", "gcc")
 
 
-def test_run_show_and_analyze_print_the_table_plainly_when_piped(tmp_path: Path) -> None:
-    first = canary("run", *QUICK, "--run", "here", cwd=tmp_path)
+def test_run_show_and_analyze_print_the_table_plainly_when_piped(
+    folder: Path, canary: Canary
+) -> None:
+    first = command("run", *QUICK, "--run", "here", cwd=folder)
     assert first.returncode == 0, first.stderr
     assert "\x1b" not in first.stdout + first.stderr
     for method in ("canary-mle", "netbouncer *", "flock", "007"):
         assert method in first.stdout
-    shown = canary("show", "here", cwd=tmp_path)
+    shown = command("show", "here", cwd=folder)
     assert shown.stdout.strip() in first.stdout
-    again = canary("analyze", "here", cwd=tmp_path)
+    again = command("analyze", "here", cwd=folder)
     assert again.returncode == 0, again.stderr
-    refused(canary("run", *QUICK, "--run", "here", cwd=tmp_path), "here", "exists")
-    (tmp_path / "here" / "network.json").unlink()
-    for command in ("show", "analyze"):
-        refused(canary(command, "here", cwd=tmp_path), "network.json")
-    refused(canary("show", "nowhere", cwd=tmp_path), "nowhere")
+    refused(canary("run", *QUICK, "--run", "here"), "here", "exists")
+    (folder / "here" / "network.json").unlink()
+    for name in ("show", "analyze"):
+        refused(canary(name, "here"), "network.json")
+    refused(canary("show", "nowhere"), "nowhere")
 
 
 @pytest.mark.usefixtures("hangup_is_heard")
@@ -230,19 +231,19 @@ def test_an_interrupted_run_leaves_nothing_behind(
     assert not list(tmp_path.iterdir())
 
 
-def test_a_scenario_file_of_ones_own(tmp_path: Path) -> None:
-    (tmp_path / "mine.py").write_text(
+def test_a_scenario_file_of_ones_own(folder: Path, canary: Canary) -> None:
+    (folder / "mine.py").write_text(
         "from scenarios import Scenario\n"
         "SCENARIO = Scenario(defaults={'faults': 'core0->agg0_0:0.3'})\n"
     )
-    result = canary("run", *QUICK, "--scenario", "mine.py", "--run", "r", cwd=tmp_path)
-    assert result.returncode == 0, result.stderr
-    assert "mine" in result.stdout
-    (tmp_path / "broken.py").write_text("import nothing_of_that_name\n")
-    refused(canary("run", "--scenario", "broken.py", cwd=tmp_path), "broken.py", "nothing_of_that")
-    (tmp_path / "odd.py").write_text(
+    result = canary("run", *QUICK, "--scenario", "mine.py", "--run", "r")
+    assert result.code == 0, result.err
+    assert "mine" in result.out
+    (folder / "broken.py").write_text("import nothing_of_that_name\n")
+    refused(canary("run", "--scenario", "broken.py"), "broken.py", "nothing_of_that")
+    (folder / "odd.py").write_text(
         "from scenarios import Scenario\nSCENARIO = Scenario(defaults={'fault': '1links'})\n"
     )
-    refused(canary("run", *QUICK, "--scenario", "odd.py", cwd=tmp_path), "FAULT is no setting")
-    (tmp_path / "empty.py").write_text("")
-    refused(canary("run", "--scenario", "empty.py", cwd=tmp_path), "SCENARIO")
+    refused(canary("run", *QUICK, "--scenario", "odd.py"), "FAULT is no setting")
+    (folder / "empty.py").write_text("")
+    refused(canary("run", "--scenario", "empty.py"), "SCENARIO")
