@@ -1,7 +1,8 @@
 """The test suite in two stages, with one summary: ``python tests/stages.py [options of pytest]``.
 
-Tests of real packets measure real time, so they run alone; the others run on all processors. Both
-stages always run. The options are those of the second stage.
+Tests of real packets measure real time, so they run alone; the others run on all processors, also
+those that need root for something else (``beside``). Both stages always run. The options are those
+of the second stage.
 """
 
 from __future__ import annotations
@@ -15,9 +16,9 @@ import xml.etree.ElementTree as ET
 from dataclasses import dataclass
 from pathlib import Path
 
-REAL_PACKETS = ["-m", "root and not nightly"]
+REAL_PACKETS = ["-m", "root and not beside and not nightly"]
 # One more than there are processors: some tests wait for other processes.
-OTHERS = ["-n", str((os.cpu_count() or 1) + 1), "-m", "not root and not nightly"]
+OTHERS = ["-n", str((os.cpu_count() or 1) + 1), "-m", "(beside or not root) and not nightly"]
 
 
 @dataclass

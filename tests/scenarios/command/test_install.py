@@ -189,6 +189,7 @@ def test_what_a_machine_lacks_is_said_before_anything_is_made(tiny: Path) -> Non
 
 
 @pytest.mark.root
+@pytest.mark.beside
 def test_a_folder_that_cannot_be_written_is_said(tiny: Path) -> None:
     with tempfile.TemporaryDirectory() as place:  # one that others can look into
         Path(place).chmod(0o755)

@@ -158,6 +158,7 @@ def test_a_run_that_was_killed_is_offered(canary: Canary, tmp_path: Path) -> Non
 
 
 @pytest.mark.root
+@pytest.mark.beside
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "kilobytes",

@@ -86,6 +86,7 @@ def test_a_scenario_file_is_run_by_the_user_and_the_run_is_theirs(sudo: Sudo) ->
     assert no_process_of_root()
 
 
+@pytest.mark.beside
 @pytest.mark.parametrize(
     "option", ["CONFIG=secret", "FAULTS=secret.yaml", "TRAFFIC=secret.pcap", "SCENARIO=secret.py"]
 )
@@ -101,6 +102,7 @@ def test_what_only_root_may_read_is_not_read(sudo: Sudo, option: str) -> None:
     assert "Traceback" not in errors
 
 
+@pytest.mark.beside
 def test_a_run_is_not_written_through_a_link_to_a_folder_of_roots(
     sudo: Sudo, tmp_path: Path
 ) -> None:
@@ -113,6 +115,7 @@ def test_a_run_is_not_written_through_a_link_to_a_folder_of_roots(
     assert not Path("/etc/canary-run.partial").exists()
 
 
+@pytest.mark.beside
 def test_commands_without_a_network_have_no_root_at_all(sudo: Sudo) -> None:
     code, _, errors = sudo.run("plan", "K=4", "OUT=paths.parquet")
     assert code == 0, errors
@@ -127,6 +130,7 @@ def test_what_is_about_roots_networks_stays_root(sudo: Sudo) -> None:
     assert out
 
 
+@pytest.mark.beside
 def test_a_program_that_the_user_cannot_read_is_told(sudo: Sudo) -> None:
     closed = ROOT / "scenarios" / "process"
     prelude = f"mount -t tmpfs tmpfs /mnt\ncp -r {closed} /mnt/root\nchmod 700 /mnt/root\n"
@@ -137,6 +141,7 @@ def test_a_program_that_the_user_cannot_read_is_told(sudo: Sudo) -> None:
     assert errors.count("\n") == 1
 
 
+@pytest.mark.beside
 def test_an_id_that_is_none_is_told(sudo: Sudo) -> None:
     code, _, errors = sudo.run("plan", "K=4", SUDO_UID="me")
     assert code == 2

@@ -13,6 +13,7 @@ from tests.scenarios.process.conftest import UID, Sudo
 
 pytestmark = [
     pytest.mark.root,
+    pytest.mark.beside,
     pytest.mark.skipif(os.geteuid() != 0, reason="only root can be another user"),
     pytest.mark.skipif(shutil.which("mnexec") is None, reason="needs Mininet"),
 ]

@@ -142,7 +142,9 @@ def test_after_a_kill_the_next_run_cleans_up_and_the_epochs_are_still_there(tmp_
     os.killpg(process.pid, signal.SIGKILL)
     process.communicate()
     assert namespaces(token)
-    again = canary("run", *OPTIONS, "--epochs", "1", "--run", "next", cwd=tmp_path)
+    again = canary(
+        "run", *OPTIONS, "--epochs", "1", "--methods", "canary", "--run", "next", cwd=tmp_path
+    )
     _, errors = again.communicate(timeout=90)
     assert again.returncode == 0, errors
     assert_nothing_is_left(token, links)

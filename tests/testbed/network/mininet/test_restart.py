@@ -16,7 +16,7 @@ from scenarios.experiment.settings import make_settings
 from testbed.network.requirements import missing
 from testbed.record.run import RunDirectory
 
-EVENTS = "4.5 reboot core0; 9 reboot agg1_1; 13.5 reboot tor2_0"
+EVENTS = "3 reboot core0; 5.5 reboot agg1_1; 8 reboot tor2_0"
 
 
 @pytest.mark.root
@@ -30,7 +30,7 @@ def test_switches_restart_and_nothing_is_blamed(
         pytest.skip(reason)
     monkeypatch.chdir(tmp_path)
     settings = make_settings(
-        {"backend": backend, "epochs": 6, "epoch_ms": 4000, "load": 0.2, "tcp": 0}
+        {"backend": backend, "epochs": 5, "epoch_ms": 2500, "load": 0.2, "tcp": 0}
         | {"faults": "none", "noise": "0", "events": EVENTS}
     )
     path = Path(tempfile.mkdtemp(dir=tmp_path)) / "run"
@@ -49,7 +49,7 @@ def test_switches_restart_and_nothing_is_blamed(
     counted = telemetry.segments
     assert counted is not None
     core = counted.segments.through(run.fabric.switch("core0"))
-    assert counted.sent[5, core].any()  # it counts again
+    assert counted.sent[4, core].any()  # it counts again
     if not any("itself lost" in reason for reason in degraded):
         assert not counted.lost.any()
         assert not len(CanaryMle().localize(telemetry).flagged)

@@ -28,7 +28,7 @@ def test_a_lossy_link_is_found_with_real_packets(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     settings = make_settings(
-        {"backend": "softswitch", "epochs": 3, "epoch_ms": 4000, "load": 0.2}
+        {"backend": "softswitch", "epochs": 3, "epoch_ms": 2500, "load": 0.2}
         | {"faults": "agg0_0->core0:0.3,core3->agg2_1:0.1", "noise": "0"}
     )
     scenario = load_scenario("faulty_links")
