@@ -22,12 +22,14 @@ from testbed.fabric.packet_fabric import TwoSwitches
 from testbed.faults.kernel_injectors import NetemInjector, NftInjector
 from testbed.faults.specification import parse_faults
 from testbed.network.requirements import missing
+from testbed.network.speed import slowness
 from testbed.network.virtual import LinkModel
 from testbed.record.run import RunDirectory, RunWriter
 
 KERNEL = {"netem": NetemInjector, "nft": NftInjector}
 SETTINGS = {"topology": "two-switch", "epochs": 1, "faults": "tor0->tor1:0.5", "noise": "0.01"}
-REAL = {"epoch_ms": 1200, "tcp": 0, "load": 0.9, "probes": 20}
+SLOW = slowness()  # as in `make test-vm`: the same packets over more time
+REAL = {"epoch_ms": round(1200 * SLOW), "tcp": 0, "load": 0.9 / SLOW, "probes": 20}
 
 
 def on_real_packets(backend: str, injector: str) -> Any:
