@@ -32,6 +32,8 @@ Intentional differences from simple_switch:
 - ``lookahead`` beyond the end of a packet stops the parser with ``PacketTooShort``, as P4_16 has it
   (BMv2 does so in an assignment alone; in a ``select`` it reads on in its buffer, where an earlier
   packet may have left something);
+- a header that computes its length (``length_exp``) stops the parser with an error if the length is
+  not whole bytes, or more than the packet or ``max_length`` has (BMv2 aborts, or takes more);
 - a prefix of an lpm key is counted from the key's own top bit whatever its width.
 
 ``canary-switch`` is the same switch as a process with real interfaces, P4Runtime and BMv2's Thrift

@@ -268,8 +268,6 @@ def _header_type(index: int, t: schema.HeaderType) -> HeaderType:
     fields: list[FieldType] = []
     offset = 0
     longest = 8 * (t.max_length or 0)
-    if t.length_exp is not None:
-        raise UnsupportedProgram(f"length expression of header type {t.name!r}", source_of(t))
     fixed = sum(f.width for f in t.fields if f.width != "*")
     for i, f in enumerate(t.fields):
         if f.width == "*":

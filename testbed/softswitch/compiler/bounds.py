@@ -91,7 +91,7 @@ class _Statements:
     def __init__(self, program: Bmv2Program, root: schema.Root) -> None:
         self._program = program
         self._root = root
-        self._types = {name: len(t.fields) for name, t in program.header_types.items()}
+        self._types = {t.name: len(t.fields) + self._of(t.length_exp) for t in root.header_types}
         self._calculations = {c.name: self._of(c.input) for c in root.calculations}
 
     def count(self) -> int:

@@ -55,8 +55,8 @@ class ActionWriter:
         """Return True if an action may end the control block by an exit or a failed assert."""
         return any(p.op in ("exit", "assert", "assume") for p in self.primitives(action))
 
-    def params(self, action: Action) -> list[tuple[str, int]]:
-        """Return (C expression, width) of an action's parameters, 64-bit words in ``a``."""
+    def params(self, action: Action) -> list[FieldRef]:
+        """Return an action's parameters as they lie in the 64-bit words of ``a``."""
         params, word = [], 0
         for _, width in action.params:
             code = f"a[{word}]"
@@ -64,7 +64,7 @@ class ActionWriter:
                 code = f"((const uint8_t *)(a + {word}))"
             elif width > 64:
                 code = f"((u128)a[{word + 1}] << 64 | a[{word}])"
-            params.append((code, width))
+            params.append(FieldRef(code, width, False, "1", "a parameter"))
             word += field_words(width)
         return params
 

@@ -23,12 +23,16 @@ def read_bits(buffer: str, bit: int, width: int) -> str:
     return load
 
 
-def extract(header: str, t: HeaderType, buffer: str) -> list[str]:
-    """Return C statements that fill a header from a buffer, except validity and varbit length."""
+def extract(header: str, t: HeaderType, buffer: str, length: list[str]) -> list[str]:
+    """Return C statements that fill a header from a buffer, except its validity.
+
+    ``length``: statements that set the length of the varbit field, from the fields before it.
+    """
     out = []
     for i, f in enumerate(t.fields):
         target = f"{header}.f{i}"
         if f.varbit:
+            out += length
             out.append(f"ss_get_bytes({target}, {buffer}, {f.offset}, {header}.v);")
             buffer = f"({buffer} + {header}.v)"
         elif f.width > 128:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from testbed.softswitch.compiler import schema
 from testbed.softswitch.compiler import schema_values as values
+from testbed.softswitch.compiler.bmv2_program import HeaderType
 from testbed.softswitch.compiler.codegen_action import ActionWriter
 from testbed.softswitch.compiler.codegen_headers import extract, read_bits
 from testbed.softswitch.compiler.expressions import Expressions
@@ -31,6 +32,7 @@ class ParserWriter:
         self.actions = actions
         self.parser = layout.root.parsers[0]
         self.states = {s.name: i for i, s in enumerate(self.parser.parse_states)}
+        self.lengths = {t.name: t.length_exp for t in layout.root.header_types}
 
     def error(self, name: str) -> str:
         """Return the C statements that stop the parser with a core error."""
@@ -103,7 +105,10 @@ class ParserWriter:
         ]
 
     def _extract(self, into: Extraction, length: Node | None, e: Expressions) -> list[str]:
-        """Return the C of an extraction; ``length`` is the width of the header's varbit field."""
+        """Return the C of an extraction.
+
+        ``length`` is the width of the header's varbit field, None if its type computes it.
+        """
         out: list[str] = []
         after: list[str] = []
         rivals: tuple[str, ...] = ()
@@ -129,23 +134,36 @@ class ParserWriter:
             size = self.layout.stack_size(name)
             out.append(f"if ({next_} >= {size}) {self.error('StackOutOfBounds')}")
             after.append(f"{next_}++;")
-        size, bytes_ = t.width // 8, f"{t.width // 8}"
-        if bool(t.varbit) != bool(length):
+        size = f"{t.width // 8}"
+        bytes_ = f"({size} + {lvalue}.v)" if t.varbit else size
+        computed = self.lengths[t.name] if t.varbit and length is None else None
+        if bool(t.varbit) != (length is not None or computed is not None):
             raise e.refuse(f"extraction of {t.name!r} with another number of lengths than it has")
-        if t.varbit and length:
-            bytes_ = f"({size} + {lvalue}.v)"
-            out += [
-                f"{{ int64_t bits = (int32_t){e.word(length)}, all = {bytes_} + bits / 8;",
-                f"  if (bits % 8) {self.error('ParserInvalidArgument')}",
-                f"  if (bits < 0 || (int64_t)(n - at) < all) {self.error('PacketTooShort')}",
-                f"  if (all > {t.max_bytes}) {self.error('HeaderTooShort')}",
-                f"  {lvalue}.v = (uint32_t)(bits / 8); }}",
-            ]
+        inner: list[str] = []
+        if length is not None:
+            out += self._length(lvalue, t, e.word(length), bytes_)
         else:
-            out.append(f"if (n - at < {size}) {self.error('PacketTooShort')}")
-        out += extract(lvalue, t, "(d + at)")
+            out.append(f"if (n - at < {bytes_}) {self.error('PacketTooShort')}")
+        if computed is not None:
+            own = range(len(t.fields))
+            e.params = [self.layout.member(lvalue, t, i, False, t.name) for i in own]
+            inner = self._length(lvalue, t, e.word(e.read(computed)), size)
+        out += extract(lvalue, t, "(d + at)", inner)
         out += [f"{rival}.valid = 0;" for rival in rivals]
         return [*out, f"{lvalue}.valid = 1;", f"at += {bytes_};", *after]
+
+    def _length(self, header: str, t: HeaderType, bits: str, before: str) -> list[str]:
+        """Return C that sets the length of a header's varbit field to a number of bits.
+
+        ``before``: C expression of the bytes that the header takes without them.
+        """
+        return [
+            f"{{ int64_t bits = (int32_t){bits}, all = {before} + bits / 8;",
+            f"  if (bits % 8) {self.error('ParserInvalidArgument')}",
+            f"  if (bits < 0 || (int64_t)(n - at) < all) {self.error('PacketTooShort')}",
+            f"  if (all > {t.max_bytes}) {self.error('HeaderTooShort')}",
+            f"  {header}.v = (uint32_t)(bits / 8); }}",
+        ]
 
     def _set(self, to: Value, value: Value, e: Expressions) -> list[str]:
         target = self.actions.target(e, to)

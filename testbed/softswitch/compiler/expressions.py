@@ -25,12 +25,13 @@ MAX_VALUE = 1 << 2 * MAX_BITS
 class Expressions:
     """Translates expressions of one action, parser or control to C.
 
-    ``params``: (C expression, width) of the action's run-time parameters.
+    ``params``: what ``local`` values stand for, by number: the action's run-time parameters, or
+    the fields of a header in the expression of its length.
     ``source``: P4 line named when something is refused.
     """
 
     def __init__(
-        self, layout: Layout, params: list[tuple[str, int]] | None = None, source: str = ""
+        self, layout: Layout, params: list[FieldRef] | None = None, source: str = ""
     ) -> None:
         self.layout = layout
         self.params = params or []
@@ -55,10 +56,7 @@ class Expressions:
             case values.BoolValue(value=truth):
                 node = Node("bool", "bool", code="1" if truth else "0")
             case values.ParameterValue(value=number):
-                code, width = self.params[number]
-                if width > 128:
-                    return self.load(FieldRef(code, width, False, "1", "a parameter"))
-                node = Node("data", "load", lo=0, hi=(1 << width) - 1, code=code)
+                node = self.load(self.params[number])
             case values.UnionValue(value=name):
                 node = self._union(name)
             case values.HeaderValue(value=name) if name in self.layout.program.unions:

@@ -193,8 +193,22 @@ class _Names:
         return members[member]
 
 
+def _check_length(place: Place, t: schema.HeaderType) -> None:
+    """Check the expression of the length of a header: BMv2 has only its own fields there."""
+    if all(f.width != "*" for f in t.fields):
+        return  # BMv2 does not read it
+    for at, one in walk(t.length_exp, place):
+        if isinstance(one, values.ParameterValue) and one.value >= len(t.fields):
+            raise Wrong((*at, "value"), f"there is no field {one.value} in the header type")
+        own = (values.ParameterValue, values.HexValue, values.BoolValue, values.Operation)
+        if not isinstance(one, own):
+            raise Wrong(at, "a length is computed from the header's own fields and constants")
+
+
 def _check_headers(names: _Names) -> None:
     root = names.root
+    for i, t in enumerate(root.header_types):
+        _check_length(("header_types", i, "length_exp"), t)
     for i, t in enumerate(root.header_union_types):
         members: set[str] = set()
         for j, (name, header_type) in enumerate(t.headers):

@@ -54,12 +54,16 @@ class Field:
 
 @dataclass(frozen=True)
 class HeaderType:
-    """A layout of headers or metadata. ``max_length`` in bytes."""
+    """A layout of headers or metadata. ``max_length`` in bytes.
+
+    ``length_exp``: the bits of the field of variable length, where ``local`` values are the
+    header's own fields by number. Without it, each extraction gives them.
+    """
 
     name: Name
     fields: Many[Annotated[Field, Row]]
     max_length: Width | None = None
-    length_exp: Any = None
+    length_exp: Value | None = None
     source_info: SourceInfo | None = None
 
 
