@@ -17,21 +17,19 @@ from analysis.telemetry.telemetry import SegmentCounts
 from testbed.fabric.clos import Fabric
 from testbed.fabric.paths import Paths
 from testbed.fabric.segments import Segments
-from testbed.record.files import read_arrow, write_columns
+from testbed.record.files import column_names, is_text, read_arrow, table_files, write_columns
 from testbed.record.schema import COUNT_LIMIT, Column, Schema, TableError
 from testbed.record.tables import Table
 
 
-def part_files(folder: Path) -> list[Path]:
-    """Return the ``.parquet`` files of a folder of parts, sorted by name.
+def holds_parts(folder: Path) -> bool:
+    """Return True if a folder holds parts of segment counts, False if it holds observations.
 
     Raises:
-        TableError: The folder has none.
+        TableError: The folder holds no table.
     """
-    files = sorted(folder.glob("*.parquet"))
-    if not files:
-        raise TableError(f"{folder} has no .parquet file")
-    return files
+    first = table_files(folder)[0]
+    return not is_text(first) and "path" in column_names(first)
 
 
 def write_parts(folder: Path, counts: SegmentCounts) -> list[Path]:
@@ -77,10 +75,7 @@ def read_part(path: Path, fabric: Fabric) -> SegmentCounts:
     epochs = (len(data.column_names) - 1) // 2
     named = [f"{name}-{epoch}" for epoch in range(epochs) for name in ("sent", "lost")]
     if not epochs or sorted(data.column_names) != sorted(["path", *named]):
-        raise TableError(
-            f"{path} is no part: path, sent-0, lost-0 and so on are its columns. Observations go "
-            "into one file, not into a folder"
-        )
+        raise TableError(f"{path} is no part: path, sent-0, lost-0 and so on are its columns")
     counts = [
         Column(name, "int64", "packets of an epoch", low=0, high=COUNT_LIMIT) for name in named
     ]

@@ -21,7 +21,7 @@ from testbed.record.fabric_file import NumberedFabric
 from testbed.record.messages import shown
 from testbed.record.run_tables import PLANS
 from testbed.record.schema import TableError
-from testbed.record.tables import Nested, Table, read_table
+from testbed.record.tables import Nested, Table, read_table_or_parts
 
 _CELLS = 10**9  # of the table of epochs and segments
 
@@ -57,13 +57,15 @@ class _Columns:
 
 
 def read_observations(path: Path, numbered: NumberedFabric) -> Telemetry:
-    """Read an observations file of a fabric. Kinds without rows count as not measured.
+    """Read the observations of a fabric from a file or a folder of files (`table_files`).
+
+    Kinds without rows count as not measured.
 
     Raises:
         TableError: The file cannot be read, or a row is invalid (one line).
     """
     fabric = numbered.fabric
-    table = read_table(path, OBSERVATIONS)
+    table = read_table_or_parts(path, OBSERVATIONS)
     table.need_rows()
     kind, plan = table.values("kind").codes, table.values("plan").codes
     table.refuse((plan >= 0) & (kind != KINDS.index("active")), "only active rows have a plan")

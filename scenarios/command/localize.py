@@ -19,7 +19,7 @@ from analysis.methods.mle.mle import CanaryMle
 from analysis.methods.partitions import diagnose_canary, diagnose_mle, load_part, observed_segments
 from analysis.methods.registry import BuiltMethod
 from analysis.telemetry.observations import read_telemetry
-from analysis.telemetry.parts import part_files, write_parts
+from analysis.telemetry.parts import holds_parts, write_parts
 from analysis.telemetry.reading import read_observations
 from analysis.telemetry.telemetry import MissingTelemetry
 from analysis.telemetry.writing import write_observations
@@ -27,7 +27,7 @@ from scenarios.experiment.observer import Progress
 from scenarios.many.cluster import workers_of
 from testbed.record.atomic import held
 from testbed.record.fabric_file import NumberedFabric, read_fabric, write_fabric
-from testbed.record.files import write_columns
+from testbed.record.files import table_files, write_columns
 from testbed.record.run import RunDirectory, RunError
 
 
@@ -76,8 +76,9 @@ def localize(
 ) -> Verdicts:
     """Diagnose telemetry from files with each method.
 
-    ``observations`` may be a folder of parts (`analysis.telemetry.parts`). Then one worker of this
-    machine, or of ``cluster`` (`scenarios.many.cluster`), reads and holds each part.
+    ``observations`` may be a folder of files, which are one table, or a folder of parts of segment
+    counts (`analysis.telemetry.parts`). One worker of this machine, or of ``cluster``
+    (`scenarios.many.cluster`), reads and holds each such part.
 
     Raises:
         testbed.record.schema.TableError: A file is wrong (one line).
@@ -87,7 +88,7 @@ def localize(
     progress("reading", 0.0)
     makers = {each.name: each.method for each in methods}
     numbered = read_fabric(fabric)
-    if observations.is_dir():
+    if observations.is_dir() and holds_parts(observations):
         return _in_parts(numbered, observations, makers, progress, cluster)
     if cluster is not None:
         raise RunError("CLUSTER= is for telemetry in parts: canary export --parts makes them")
@@ -131,7 +132,7 @@ def _in_parts(
     ]
     if len(silent) == len(makers):
         raise MissingTelemetry("; ".join(silent))
-    files = [file.absolute() for file in part_files(folder)]
+    files = [file.absolute() for file in table_files(folder)]
     diagnoses: dict[str, Diagnosis] = {}
     with workers_of(cluster, os.cpu_count() or 1) as workers:
         parts = workers.held(partial(load_part, fabric=fabric), files)

@@ -18,7 +18,7 @@ from testbed.fabric.packet_fabric import TwoSwitches
 from testbed.record.messages import shown
 from testbed.record.run_tables import FABRIC
 from testbed.record.schema import TableError
-from testbed.record.tables import Columns, Table, Texts, read_table, write_table
+from testbed.record.tables import Columns, Table, Texts, read_table_or_parts, write_table
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ def read_fabric(path: Path) -> NumberedFabric:
     Raises:
         TableError: The file is unreadable or no Clos fabric; one line.
     """
-    table = read_table(path, FABRIC)
+    table = read_table_or_parts(path, FABRIC)
     table.need_rows()
     link = table.values("link")
     (src, dst), names = _ends(table)

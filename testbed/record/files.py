@@ -7,6 +7,9 @@ from __future__ import annotations
 
 import codecs
 import csv
+import gzip
+import io
+import zlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -27,10 +30,46 @@ pc: Any = pyarrow.compute  # its functions are made when it is imported
 
 _LINE = 2**16  # the most of the first two lines that is looked at
 _BLOCK, _LARGEST_BLOCK = 2**20, 2**30
+_LARGEST_UNPACKED = 2**32
+"""The most bytes of a compressed file when it is unpacked."""
 
 
-def read_file(path: Path, schema: Schema) -> pa.Table:
-    """Return the columns of a ``.parquet`` or ``.csv`` file; those of CSV are strings.
+def table_files(folder: Path) -> list[Path]:
+    """Return the files of a folder that holds a table in parts, sorted by name.
+
+    Spark, Dask and polars write such folders. Names with ``.`` or ``_`` in front, as ``_SUCCESS``,
+    are no data.
+
+    Raises:
+        TableError: The folder has no ``.parquet``, ``.csv`` or ``.csv.gz`` file, files of both
+            kinds, anything else, or is not finished.
+    """
+    try:
+        names = sorted(path.name for path in folder.iterdir())
+    except OSError as error:
+        raise TableError(f"{folder}: {why(error) or 'not readable'}") from None
+    if "_temporary" in names:
+        raise TableError(f"{folder} is not finished: it holds the folder _temporary")
+    files = [folder / name for name in names if not name.startswith((".", "_"))]
+    for path in files:
+        if path.is_dir() and "=" in path.name:
+            raise TableError(
+                f"{path} is a folder of one value of a column: write the table without partitionBy"
+            )
+        if path.is_dir() or not path.name.endswith((".parquet", ".csv", ".csv.gz")):
+            raise TableError(f"{path} is no part: a folder has .parquet, .csv or .csv.gz files")
+    if not files:
+        raise TableError(f"{folder} has no .parquet, .csv or .csv.gz file")
+    for path in files:
+        if is_text(path) != is_text(files[0]):
+            raise TableError(f"{folder} has CSV and Parquet files: one of both is a table")
+    return files
+
+
+def read_file(path: Path, schema: Schema, part: bool = False) -> pa.Table:
+    """Return the columns of a ``.parquet``, ``.csv`` or ``.csv.gz`` file; those of CSV are strings.
+
+    ``part``: The file is a part of a table and need not say which, as Spark cannot write that.
 
     Raises:
         TableError: It is no readable file of this schema and version.
@@ -38,7 +77,7 @@ def read_file(path: Path, schema: Schema) -> pa.Table:
     try:
         if path.stat().st_size == 0:
             raise TableError(f"{path} is empty")
-        return (_read_csv if is_csv(path) else _read_parquet)(path, schema)
+        return (_read_csv if is_text(path) else _read_parquet)(path, schema, part)
     except OSError as error:
         raise TableError(f"{path}: {why(error) or 'not readable'}") from None
 
@@ -51,6 +90,18 @@ def count_rows(path: Path) -> int:
     """
     try:
         return pq.read_metadata(path.absolute()).num_rows
+    except (OSError, ValueError, MemoryError, pa.ArrowException):
+        raise _unreadable(path) from None
+
+
+def column_names(path: Path) -> list[str]:
+    """Return the names of the columns in the metadata of a ``.parquet`` file.
+
+    Raises:
+        TableError: It is no readable Parquet file.
+    """
+    try:
+        return pq.read_schema(path.absolute()).names
     except (OSError, ValueError, MemoryError, pa.ArrowException):
         raise _unreadable(path) from None
 
@@ -97,14 +148,21 @@ def is_csv(path: Path) -> bool:
     return path.suffix == ".csv"
 
 
-def _read_parquet(path: Path, schema: Schema) -> pa.Table:
+def is_text(path: Path) -> bool:
+    """Return True for a file to read that is CSV by its name, ``.csv.gz`` included; raise
+    TableError if it is no Parquet either."""
+    return path.name.endswith(".csv.gz") or is_csv(path)
+
+
+def _read_parquet(path: Path, schema: Schema, part: bool) -> pa.Table:
     try:
         file = pq.ParquetFile(path.absolute(), page_checksum_verification=True)
         found = {
             key.decode(errors="replace"): value.decode(errors="replace")
             for key, value in (file.metadata.metadata or {}).items()
         }
-        _check_version(path, schema, [found.get(key, "") for key in schema.metadata])
+        if not part or not found.keys().isdisjoint(schema.metadata):
+            _check_version(path, schema, [found.get(key, "") for key in schema.metadata])
         _check_names(path, schema, file.schema_arrow.names)
         data = file.read()
         data.validate(full=True)
@@ -120,47 +178,74 @@ def _unreadable(path: Path) -> TableError:
     return TableError(f"{path} is no readable Parquet file: cut off or damaged?")
 
 
-def _read_csv(path: Path, schema: Schema) -> pa.Table:
-    with path.open("rb") as file:
+def _read_csv(path: Path, schema: Schema, part: bool) -> pa.Table:
+    with io.BytesIO(_unpacked(path)) if path.suffix == ".gz" else path.open("rb") as file:
         first, second = file.readline(_LINE), file.readline(_LINE)
-        file.seek(-1, 2)
+        size = file.seek(-1, 2) + 1
         complete = file.read(1) == b"\n"
-    if first.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-        raise TableError(f"{path} is in UTF-16: save it as CSV in UTF-8")
-    # Spreadsheets begin with a byte-order mark and fill the line up with commas.
-    words = first.decode("utf-8-sig", errors="replace").rstrip(",;\r\n ").split(" ")
-    if words[0] != "#" or len(words) != 4:
-        raise TableError(f"{path}: the first line must be {schema.header!r}")
-    _check_version(path, schema, words[1:])
-    if not complete:
-        raise TableError(f"{path}: the last line has no end: cut off?")
-    try:
-        names = next(csv.reader([second.decode()]), [])
-    except (UnicodeDecodeError, csv.Error):
-        raise TableError(f"{path}: the second line must name the columns, in UTF-8") from None
-    if len(names) == 1 and ";" in names[0]:
-        raise TableError(f"{path}: semicolons separate the columns: commas are needed")
-    _check_names(path, schema, names)
-    try:
-        return _parse(path, names)
-    except (ValueError, MemoryError, pa.ArrowException) as error:
-        raise TableError(f"{path}: {_parse_error(error)}") from None
+        if first.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+            raise TableError(f"{path} is in UTF-16: save it as CSV in UTF-8")
+        # Spreadsheets begin with a byte-order mark and fill the line up with commas.
+        words = first.decode("utf-8-sig", errors="replace").rstrip(",;\r\n ").split(" ")
+        stated = words[0] == "#" and len(words) == 4
+        if stated:
+            _check_version(path, schema, words[1:])
+        elif not part or words[0] == "#":
+            raise TableError(f"{path}: the first line must be {schema.header!r}")
+        if not complete:
+            raise TableError(f"{path}: the last line has no end: cut off?")
+        try:
+            names = next(csv.reader([(second if stated else first).decode("utf-8-sig")]), [])
+        except (UnicodeDecodeError, csv.Error):
+            line = "second" if stated else "first"
+            raise TableError(f"{path}: the {line} line must name the columns, in UTF-8") from None
+        if len(names) == 1 and ";" in names[0]:
+            raise TableError(f"{path}: semicolons separate the columns: commas are needed")
+        _check_names(path, schema, names)
+        source = file if isinstance(file, io.BytesIO) else path.absolute()
+        try:
+            return _parse(source, names, int(stated), size)
+        except (ValueError, MemoryError, pa.ArrowException) as error:
+            raise TableError(f"{path}: {_parse_error(error)}") from None
 
 
-def _parse(path: Path, names: Sequence[str]) -> pa.Table:
-    """Return all rows; they are parsed in blocks, and in larger ones if a row does not fit."""
+def _unpacked(path: Path) -> bytes:
+    """Return the content of a file that gzip compressed, of at most 4 GiB."""
     try:
-        return _parse_blocks(path, names, _BLOCK)
+        with gzip.open(path) as file:
+            data = file.read(_LARGEST_UNPACKED + 1)
+    except (EOFError, gzip.BadGzipFile, zlib.error):
+        raise TableError(f"{path} is no readable gzip file: cut off or damaged?") from None
+    except MemoryError:
+        raise TableError(f"{path} does not fit into memory when it is unpacked") from None
+    if len(data) > _LARGEST_UNPACKED:
+        raise TableError(f"{path} is larger than 4 GiB when it is unpacked")
+    if not data:
+        raise TableError(f"{path} is empty")
+    return data
+
+
+def _parse(source: Path | io.BytesIO, names: Sequence[str], skipped: int, size: int) -> pa.Table:
+    """Return all rows; they are parsed in blocks, and in larger ones if a row does not fit.
+
+    ``skipped``: lines before that of the column names; ``size``: bytes of all lines.
+    """
+    try:
+        return _parse_blocks(source, names, skipped, _BLOCK)
     except pa.ArrowInvalid as error:
         if "straddling" not in str(error):
             raise
-    return _parse_blocks(path, names, min(path.stat().st_size + 1, _LARGEST_BLOCK))
+    return _parse_blocks(source, names, skipped, min(size + 1, _LARGEST_BLOCK))
 
 
-def _parse_blocks(path: Path, names: Sequence[str], size: int) -> pa.Table:
+def _parse_blocks(
+    source: Path | io.BytesIO, names: Sequence[str], skipped: int, size: int
+) -> pa.Table:
+    if isinstance(source, io.BytesIO):
+        source.seek(0)
     return pacsv.read_csv(
-        path.absolute(),
-        read_options=pacsv.ReadOptions(skip_rows=1, block_size=size),
+        source,
+        read_options=pacsv.ReadOptions(skip_rows=skipped, block_size=size),
         parse_options=pacsv.ParseOptions(ignore_empty_lines=False),
         convert_options=pacsv.ConvertOptions(
             column_types={name: pa.string() for name in names},

@@ -18,7 +18,7 @@ import pyarrow.compute
 
 from testbed.arrays import BoolArray, LongArray
 from testbed.fabric.paths import Paths, PathSets, pointers
-from testbed.record.files import is_csv, read_file, to_arrow, write_file
+from testbed.record.files import is_text, read_file, table_files, to_arrow, write_file
 from testbed.record.messages import first_line, shown
 from testbed.record.schema import Column, Schema, TableError, interval
 
@@ -70,16 +70,25 @@ class Table:
         path: The file, which errors name.
         schema: The schema of the table.
         data: The columns of the file, of any types; those of a CSV file are strings.
+        parts: The files of a folder ``path`` that make up the table, in order, and the number of
+            rows of each; errors name them.
 
     Raises:
         TableError: Two rows have the same value in the one column that is the schema's key.
     """
 
-    def __init__(self, path: Path, schema: Schema, data: pa.Table) -> None:
+    def __init__(
+        self,
+        path: Path,
+        schema: Schema,
+        data: pa.Table,
+        parts: Sequence[tuple[Path, int]] = (),
+    ) -> None:
         self.path = path
         self._schema = {column.name: column for column in schema.columns}
         self._data = data
-        self._csv = is_csv(path)
+        self._parts = parts
+        self._csv = is_text(parts[0][0] if parts else path)
         self._key: tuple[str, LongArray] | None = None
         if len(schema.key) == 1:
             self._key = schema.key[0], self.values(schema.key[0])
@@ -96,7 +105,16 @@ class Table:
     def fail(self, row: int, reason: str) -> TableError:
         """Return the error of a row, for the caller to raise; it includes a key of one column."""
         key = "" if self._key is None else f" ({self._key[0]} {self._key[1][row]})"
-        return TableError(f"{self.path}: row {row}{key}: {reason}")
+        path, own = self._place(row)
+        return TableError(f"{path}: row {own}{key}: {reason}")
+
+    def _place(self, row: int) -> tuple[Path, int]:
+        """Return the file that a row is in, and its number there."""
+        for path, size in self._parts:
+            if row < size:
+                return path, row
+            row -= size
+        return self.path, row
 
     def refuse(self, bad: BoolArray, reason: str) -> None:
         """Raise TableError for the first row that ``bad`` (bool[n]) marks, if there is one."""
@@ -109,8 +127,11 @@ class Table:
         again = order[1:][np.diff(values[order]) == 0]
         if len(again):
             row = int(again.min())
-            earlier = int(np.argmax(values == values[row]))
-            raise self.fail(row, f"row {earlier} has the same {name}")
+            (file, _), (other, earlier) = map(
+                self._place, (row, int(np.argmax(values == values[row])))
+            )
+            where = "" if file == other else f" of {other.name}"
+            raise self.fail(row, f"row {earlier}{where} has the same {name}")
 
     def refuse_outside(
         self,
@@ -312,6 +333,37 @@ def read_table(path: Path, schema: Schema) -> Table:
         TableError: It is no readable file of this schema and version.
     """
     return Table(path, schema, read_file(path, schema))
+
+
+def read_table_or_parts(path: Path, schema: Schema) -> Table:
+    """Read a file as `read_table` does, or all files of a folder as one table (`table_files`).
+
+    Raises:
+        TableError: A file is none of this schema and version, or has a value that it may not have.
+    """
+    if not path.is_dir():
+        return read_table(path, schema)
+    read: list[pa.Table] = []
+    parts: list[tuple[Path, int]] = []
+    for file in table_files(path):
+        data = read_file(file, schema, part=True)
+        one = Table(file, schema, data)
+        for name in data.column_names:
+            one.values(name)
+        plain = [
+            (name, column.cast(column.type.value_type))
+            for name, column in zip(data.column_names, data.columns, strict=True)
+            if pa.types.is_dictionary(column.type)
+        ]
+        for name, column in plain:
+            data = data.set_column(data.column_names.index(name), name, column)
+        read.append(data.replace_schema_metadata(None))
+        parts.append((file, data.num_rows))
+    try:
+        whole = pa.concat_tables(read, promote_options="permissive")
+    except pa.ArrowException as error:
+        raise TableError(f"{path}: the parts do not fit together: {first_line(error)}") from None
+    return Table(path, schema, whole, parts)
 
 
 def write_table(path: Path, schema: Schema, columns: Columns) -> None:

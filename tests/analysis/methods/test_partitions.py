@@ -14,10 +14,11 @@ from analysis.methods.base import Diagnosis
 from analysis.methods.canary import Canary
 from analysis.methods.mle.mle import CanaryMle
 from analysis.methods.partitions import Part, diagnose_canary, diagnose_mle, load_part
-from analysis.telemetry.parts import part_files, write_parts
+from analysis.telemetry.parts import write_parts
 from analysis.telemetry.telemetry import SegmentCounts, Telemetry
 from testbed.fabric.fat_tree import FatTree
 from testbed.fabric.packet_fabric import TwoSwitches
+from testbed.record.files import table_files
 from testbed.record.schema import TableError
 
 
@@ -79,7 +80,7 @@ def test_a_diagnosis_in_parts_is_that_of_the_whole(k: int, kind: str, tmp_path: 
     fabric, counts = telemetry.topology, telemetry.segments
     assert counts is not None
     write_parts(tmp_path / "parts", counts)
-    files = part_files(tmp_path / "parts")
+    files = table_files(tmp_path / "parts")
     assert len(files) == k
     held = Held([load_part(file, fabric) for file in files])
     whole = CanaryMle().localize(telemetry)
@@ -91,8 +92,8 @@ def test_a_diagnosis_in_parts_is_that_of_the_whole(k: int, kind: str, tmp_path: 
 def test_parts_that_make_no_sense_are_refused(tmp_path: Path) -> None:
     telemetry = seen(4, 1002, "links")
     assert telemetry.segments is not None
-    with pytest.raises(TableError, match=r"has no \.parquet file"):
-        part_files(tmp_path)
+    with pytest.raises(TableError, match=r"has no \.parquet, \.csv or"):
+        table_files(tmp_path)
     file = write_parts(tmp_path / "parts", telemetry.segments)[0]
     part = load_part(file, telemetry.topology)
     with pytest.raises(TableError, match="a link in common"):

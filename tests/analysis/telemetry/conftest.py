@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gzip
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -54,6 +56,35 @@ class Files:
 
     def read(self) -> Telemetry:
         return read_observations(self.observations, read_fabric(self.fabric))
+
+    def split(self, rows: int, suffix: str = ".csv") -> list[Path]:
+        """Make the observations a folder of parts of ``rows`` rows each, as Spark writes it."""
+        first, names, *lines = self.observations.read_text().splitlines()
+        text = [
+            "\n".join([first, names, *lines[at : at + rows]]) + "\n"
+            for at in range(0, len(lines), rows)
+        ]
+        self.observations = self.observations.with_suffix("")
+        data = [one.encode() for one in text]
+        return spark_folder(
+            self.observations,
+            [gzip.compress(d) if suffix == ".csv.gz" else d for d in data],
+            suffix,
+        )
+
+
+def spark_folder(folder: Path, parts: Sequence[bytes], suffix: str) -> list[Path]:
+    """Write the parts of a table beside the files without data that Spark leaves; return theirs."""
+    folder.mkdir()
+    (folder / "_SUCCESS").write_bytes(b"")
+    (folder / "._SUCCESS.crc").write_bytes(b"crc\0")
+    files: list[Path] = []
+    for i, data in enumerate(parts):
+        name = f"part-{i:05}-8a2f-c000{suffix}"
+        (folder / name).write_bytes(data)
+        (folder / f".{name}.crc").write_bytes(b"crc\0")
+        files.append(folder / name)
+    return files
 
 
 @pytest.fixture

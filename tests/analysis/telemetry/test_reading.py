@@ -16,7 +16,7 @@ from testbed.fabric.pair_sets import PairSets
 from testbed.record import schema
 from testbed.record.fabric_file import read_fabric
 from testbed.record.schema import TableError
-from tests.analysis.telemetry.conftest import FABRIC, OBSERVATIONS, Files
+from tests.analysis.telemetry.conftest import FABRIC, OBSERVATIONS, Files, spark_folder
 
 META = {"format": "localization-telemetry", "table": "observations", "version": "1"}
 
@@ -193,12 +193,19 @@ def row(number: int, text: str) -> str:
         ),
     ],
 )
-def test_a_wrong_row_is_named(files: Files, number: int, text: str, reason: str) -> None:
+@pytest.mark.parametrize("suffix", ["", ".csv", ".csv.gz"])
+def test_a_wrong_row_is_named(
+    files: Files, number: int, text: str, reason: str, suffix: str
+) -> None:
+    """In one file, and with the file and its own row in a folder of parts."""
     files.observations.write_text(row(number, text))
+    file, at = files.observations, number
+    if suffix:
+        file, at = files.split(4, suffix)[number // 4], number % 4
     with pytest.raises(TableError) as raised:
         files.read()
     message = str(raised.value)
-    assert message.startswith(f"{files.observations}: row {number}") and reason in message
+    assert message.startswith(f"{file}: row {at}") and reason in message
     assert "\n" not in message
 
 
@@ -274,7 +281,7 @@ def test_files_that_are_none(files: Files, tmp_path: Path) -> None:
         with pytest.raises(TableError) as raised:
             read_observations(path, fabric)
         assert name in str(raised.value) and reason in str(raised.value)
-    for path, reason in ((tmp_path / "nowhere.csv", "No such file"), (tmp_path, "must end in")):
+    for path, reason in ((tmp_path / "nowhere.csv", "No such file"), (tmp_path, "is no part")):
         with pytest.raises(TableError, match=reason):
             read_observations(path, fabric)
     files.observations.write_text("\n".join(OBSERVATIONS.splitlines()[:2]) + "\n")
@@ -313,11 +320,16 @@ GOOD = {"id": [1, 2], "kind": ["active", "active"], "paths": [[[10, 11]], [[30, 
         ({"id": None}, "column id is missing"),
     ],
 )
-def test_wrong_parquet_columns(files: Files, columns: dict, reason: str) -> None:
+@pytest.mark.parametrize("in_parts", [False, True])
+def test_wrong_parquet_columns(files: Files, columns: dict, reason: str, in_parts: bool) -> None:
     made = {name: column for name, column in (GOOD | columns).items() if column is not None}
-    path = parquet(files.observations.with_suffix(".parquet"), made)
+    given = path = parquet(files.observations.with_suffix(".parquet"), made)
+    if in_parts:
+        given = files.observations.with_suffix("")
+        good = parquet(files.observations.with_suffix(".good"), GOOD | {"id": [3, 4]})
+        _, path = spark_folder(given, [good.read_bytes(), path.read_bytes()], ".parquet")
     with pytest.raises(TableError) as raised:
-        read_observations(path, read_fabric(files.fabric))
+        read_observations(given, read_fabric(files.fabric))
     assert str(raised.value).startswith(str(path)) and reason in str(raised.value)
 
 
