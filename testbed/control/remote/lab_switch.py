@@ -30,7 +30,7 @@ from testbed.control.remote.thrift import PORT, RegisterClient
 from testbed.dataplane import FAULT, INGRESS_FAULT, P4INFO, PROGRAM
 from testbed.errors import UserError
 
-START_S = 60
+START_S = 180
 
 
 class WrittenSwitch:
@@ -95,14 +95,19 @@ def _connected(name: str, election_id: int) -> RemoteSwitch:
             if time.monotonic() > deadline:
                 raise RemoteError(f"{name} does not answer in {START_S} s: see run/{name}.log")
             time.sleep(0.1)
-    return RemoteSwitch(
-        name,
-        f"unix:run/{name}.grpc",
-        entries_of(Path(f"switches/{name}.txtpb")).device_id,
-        Path("p4", P4INFO.name),
-        lambda: RegisterClient(socket.create_connection(("127.0.0.1", PORT)), False),
-        election_id=election_id,
-    )
+    while True:
+        try:
+            return RemoteSwitch(
+                name,
+                f"unix:run/{name}.grpc",
+                entries_of(Path(f"switches/{name}.txtpb")).device_id,
+                Path("p4", P4INFO.name),
+                lambda: RegisterClient(socket.create_connection(("127.0.0.1", PORT)), False),
+                election_id=election_id,
+            )
+        except RemoteError:  # a machine on which many switches start is slow
+            if time.monotonic() > deadline:
+                raise
 
 
 def load(name: str, queue_packets: int = 0) -> None:
