@@ -350,13 +350,9 @@ def read_table_or_parts(path: Path, schema: Schema) -> Table:
         one = Table(file, schema, data)
         for name in data.column_names:
             one.values(name)
-        plain = [
-            (name, column.cast(column.type.value_type))
-            for name, column in zip(data.column_names, data.columns, strict=True)
-            if pa.types.is_dictionary(column.type)
-        ]
-        for name, column in plain:
-            data = data.set_column(data.column_names.index(name), name, column)
+        for i, kind in enumerate(data.schema.types):
+            if pa.types.is_dictionary(kind):
+                data = data.set_column(i, data.field(i).name, data.column(i).cast(kind.value_type))
         read.append(data.replace_schema_metadata(None))
         parts.append((file, data.num_rows))
     try:
