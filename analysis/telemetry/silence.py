@@ -39,7 +39,7 @@ def silent_segments(counts: SegmentCounts, fabric: Fabric) -> BoolArray:
     share = np.exp(-np.bincount(paths.owner, np.log(ways[lower]), len(segments)))
     share /= np.bincount(group, share)[group]
     flows = np.bincount(group, counts.flows)[group]
-    with np.errstate(divide="ignore"):
+    with np.errstate(divide="ignore", invalid="ignore"):  # no flow, and no other way: 0 times -inf
         return unseen & (flows * np.log1p(-share) < np.log(CHANCE / len(segments))) & (flows > 0)
 
 

@@ -3,16 +3,20 @@ without a word, and none calls healthy what nothing crossed."""
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 import pytest
 
 from analysis.evaluation.metrics import score
 from analysis.methods.base import diagnose
 from analysis.methods.registry import METHODS, ON_REQUEST, make_method
+from analysis.telemetry.silence import silent_segments
 from analysis.telemetry.telemetry import Connections, Flows, Probes, SegmentCounts, Telemetry
 from testbed.fabric.clos import Fabric, leaf_spine
 from testbed.fabric.ecmp import Ecmp
 from testbed.fabric.fat_tree import FatTree
+from testbed.fabric.packet_fabric import TwoSwitches
 from testbed.fabric.paths import Paths, PathSets, pointers
 from testbed.fabric.segments import Segments, segments
 
@@ -137,3 +141,12 @@ def whole(parts: Segments) -> Telemetry:
     return Telemetry(
         FatTree(4), "tor+core", SegmentCounts(parts, sent, sent * 0, np.full(len(parts), 40))
     )
+
+
+def test_a_segment_that_has_no_other_way_and_no_flow_is_not_silent() -> None:
+    fabric = TwoSwitches()
+    sent = np.array([[1000, 0]])
+    counts = SegmentCounts(fabric.segments(), sent, sent * 0, np.array([40, 0]))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert not silent_segments(counts, fabric).any()
