@@ -3,11 +3,6 @@
 The agenda of a run says what is due at which time. The network runs until the next entry is due: a
 switch changes its epoch, a fault begins or ends, the controller and 007's agents do their periodic
 work, or an epoch has drained and its meters are read.
-
-`STEPS` run at the end of each epoch, when its packets have drained. Their order is part of the
-protocol (Canary, sections III-D and III-E). The packets that were sent are noted first, because
-real hosts continue to send while the meters are read. The DSM rule of a retired flow stays until
-the meters that it fed are read. The plan for the next epochs needs the minus meter of this one.
 """
 
 from __future__ import annotations
@@ -23,7 +18,7 @@ from analysis.telemetry.minus_meters import MeterDump, Rules, minus_meter, segme
 from scenarios.experiment.backends import open_backend
 from scenarios.experiment.inputs import Inputs
 from scenarios.experiment.observer import Observer
-from scenarios.experiment.recording import Epoch, History, Recorder, record, record_registers
+from scenarios.experiment.recording import Epoch, History, Recorder, record
 from scenarios.experiment.setup import Emulation, set_up
 from testbed.control.collection import clear_hashpipe, collect
 from testbed.control.epochs import set_parity
@@ -32,6 +27,7 @@ from testbed.network.network import Network
 from testbed.network.schedules import FOREVER
 from testbed.network.virtual import LinkModel
 from testbed.record.files import prepare_to_write
+from testbed.record.run_tables import registers
 
 if TYPE_CHECKING:
     from scenarios.experiment.clock import RunClock
@@ -57,15 +53,12 @@ def run(
 
     clock: RunClock | None = None
 
-    def end_epoch(number: int) -> None:
+    def drained(number: int) -> None:
         if clock is not None:
             clock.settle()
-        epoch = Epoch(number, emulation, history, writer)
-        for step in STEPS:
-            step(epoch)
-        observer.epoch_ended(epoch)
+        observer.epoch_ended(end_epoch(number, emulation, history, writer))
 
-    agenda = make_agenda(emulation, end_epoch)
+    agenda = make_agenda(emulation, drained)
     if tcp is not None:
         tcp.prepare()
     emulation.network.start()
@@ -99,77 +92,41 @@ def _clock(emulation: Emulation) -> RunClock | None:
     return RunClock(emulation.network)
 
 
-def note_sent(epoch: Epoch) -> None:
-    """Note the packets that each source has sent by now; packets sent later must not count as lost,
-    as they arrive while the meters are read."""
-    epoch.history.note_sent(epoch.emulation)
+def end_epoch(number: int, emulation: Emulation, history: History, writer: Recorder) -> Epoch:
+    """Read the meters of an epoch whose packets have drained, and plan the next ones.
 
+    The order is part of the protocol (Canary, sections III-D and III-E). The packets that were sent
+    are noted first: those sent later must not count as lost, as real hosts continue to send while
+    the meters are read. The DSM rule of a retired flow stays until the meters that it fed are read.
+    The plan for the next epochs needs the minus meter of this one.
 
-def collect_meters(epoch: Epoch) -> None:
-    """Read and clear the meters of the epoch's parity, and note the rules that were in force."""
-    emulation, history = epoch.emulation, epoch.history
+    Returns:
+        The epoch with its minus meter: the packets that each flow lost on its segment.
+    """
+    selector, n, real_time = emulation.selector, len(emulation.segments), emulation.inputs.real_time
+    history.note_sent(emulation)
     begin = time.perf_counter()
-    epoch.dump = MeterDump(**collect(emulation.controls, epoch.number % 2))
-    if emulation.inputs.real_time:
+    dump = MeterDump(**collect(emulation.controls, number % 2))
+    if real_time:
         history.collection_s.append(round(time.perf_counter() - begin, 3))
-        controls = emulation.controls.items()
-        gone = [switch for switch, control in controls if control.lost]
-        history.unread += [(epoch.number, switch) for switch in gone]
-    emulation.events.epoch_read(epoch.number)
-    epoch.rules = Rules(*emulation.selector.in_force())
-
-
-def record_meters(epoch: Epoch) -> None:
-    """Write the raw registers, from which the epoch can be diagnosed again."""
-    epoch.history.rules.append((epoch.number, epoch.rules))
-    record_registers(epoch.number, epoch.dump, epoch.writer)
-
-
-def finish_retiring(epoch: Epoch) -> None:
-    """Remove the DSM rules of flows that were retired an epoch ago: their last packets have left
-    the network."""
-    epoch.emulation.selector.finish_retiring()
-
-
-def decode(epoch: Epoch) -> None:
-    """Compute the minus meter: the packets that each flow lost on its segment."""
-    emulation = epoch.emulation
-    decode_path = emulation.decoder.decode
-    epoch.meter = minus_meter(epoch.dump, decode_path, emulation.segments, epoch.rules)
-
-
-def plan_and_retire(epoch: Epoch) -> None:
-    """Select more flows on segments that were measured too little, and retire quiet flows."""
-    emulation, n = epoch.emulation, len(epoch.emulation.segments)
-    packets, _ = segment_counts(epoch.meter, n)
-    flows = np.bincount(epoch.meter.segment, minlength=n)
-    emulation.selector.plan(packets, flows)
-    quiet = emulation.selector.retire_quiet()
-    rules, removed = (np.bincount(each, minlength=n) for each in (epoch.rules.segment, quiet))
-    epoch.history.note_selection(packets, flows, rules, removed)
-
-
-def clear(epoch: Epoch) -> None:
-    """Clear HashPipe, so that the next epoch finds its heavy hitters afresh."""
-    clear_hashpipe(epoch.emulation.controls)
-
-
-def record_so_far(epoch: Epoch) -> None:
-    """In real time, write all tables of the finished epochs, as a run may be interrupted."""
-    if epoch.emulation.inputs.real_time:
-        record(epoch.emulation, epoch.history, epoch.writer)
-
-
-STEPS: tuple[Callable[[Epoch], None], ...] = (
-    note_sent,
-    collect_meters,
-    record_meters,
-    finish_retiring,
-    decode,
-    plan_and_retire,
-    clear,
-    record_so_far,
-)
+        gone = [switch for switch, control in emulation.controls.items() if control.lost]
+        history.unread += [(number, switch) for switch in gone]
+    emulation.events.epoch_read(number)
+    rules = Rules(*selector.in_force())
+    history.rules.append((number, rules))
+    writer.table(registers(number), vars(dump))  # from which the epoch can be diagnosed again
+    selector.finish_retiring()  # the last packets of these flows have left the network
+    meter = minus_meter(dump, emulation.decoder.decode, emulation.segments, rules)
+    packets, _ = segment_counts(meter, n)
+    flows = np.bincount(meter.segment, minlength=n)
+    selector.plan(packets, flows)
+    quiet = selector.retire_quiet()
+    in_force, removed = (np.bincount(each, minlength=n) for each in (rules.segment, quiet))
+    history.note_selection(packets, flows, in_force, removed)
+    clear_hashpipe(emulation.controls)
+    if real_time:  # a run may be interrupted
+        record(emulation, history, writer)
+    return Epoch(number, emulation, meter)
 
 
 TICKS = 50
@@ -183,8 +140,8 @@ _LATE = 6  # a part of an epoch; the controller is too late with a third (`recor
 _FLIP_LATE = 4  # a part of the drain time, which begins with the last change of epoch
 
 
-def make_agenda(emulation: Emulation, end_epoch: Callable[[int], None]) -> Agenda:
-    """Return everything that is due in a run; ``end_epoch`` is called with the number of each epoch
+def make_agenda(emulation: Emulation, drained: Callable[[int], None]) -> Agenda:
+    """Return everything that is due in a run; ``drained`` is called with the number of each epoch
     whose packets have drained."""
     inputs, injector = emulation.inputs, emulation.injector
     period, tick_ns = inputs.epochs.length_ns, inputs.epochs.length_ns // TICKS
@@ -203,8 +160,8 @@ def make_agenda(emulation: Emulation, end_epoch: Callable[[int], None]) -> Agend
         for at, switch in emulation.clock.flips(epoch, emulation.monitors):
             control, parity = emulation.controls[switch], (epoch + 1) % 2
             agenda.append((at, of_flip, lambda c=control, p=parity: set_parity(c, p)))
-        drained = (epoch + 1) * period + emulation.backend.drain_ns
-        agenda.append((drained, usual, lambda e=epoch: end_epoch(e)))
+        at = (epoch + 1) * period + emulation.backend.drain_ns
+        agenda.append((at, usual, lambda e=epoch: drained(e)))
     agenda.sort(key=lambda item: item[0])
     return agenda
 

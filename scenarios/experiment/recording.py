@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from analysis.telemetry.minus_meters import MeterDump, MinusMeter, Rules
+from analysis.telemetry.minus_meters import MinusMeter, Rules
 from scenarios.experiment.setup import Emulation
 from testbed.control.collection import upload_bytes
 from testbed.dataplane import CAUSES
@@ -21,7 +21,7 @@ from testbed.network.virtual import DROP_CAUSES
 from testbed.probes.traceroute import assemble_paths, parse_time_exceeded
 from testbed.record.documents import Network
 from testbed.record.fabric_file import fabric_columns
-from testbed.record.run_tables import PLANS, registers
+from testbed.record.run_tables import PLANS
 from testbed.record.tables import Columns, Texts
 
 LongArray = npt.NDArray[np.int64]
@@ -94,11 +94,6 @@ class History:
         network = emulation.network
         numbers = emulation.sources.numbers
         self.sent = {source: network.sent(source).astype(np.int64) for source in numbers}
-
-
-def record_registers(epoch: int, dump: MeterDump, writer: Recorder) -> None:
-    """Write the non-empty buckets of an epoch's meters."""
-    writer.table(registers(epoch), vars(dump))
 
 
 def record(emulation: Emulation, history: History, writer: Recorder) -> None:
@@ -384,21 +379,11 @@ def _own_losses(drops: EmulatorDrops) -> str:
     )
 
 
-@dataclass
+@dataclass(frozen=True)
 class Epoch:
-    """An epoch that has ended, and what the steps of the epoch loop found out about it.
-
-    Attributes:
-        number: The epoch's number, from 0.
-        dump: The non-empty buckets of all meters.
-        rules: The DSM rules in force during the epoch.
-        meter: The packets that each flow lost on its segment (Canary's minus meter).
-    """
+    """An epoch that has ended: its number, from 0, and the packets that each flow lost on its
+    segment (Canary's minus meter)."""
 
     number: int
     emulation: Emulation
-    history: History
-    writer: Recorder
-    dump: MeterDump = field(init=False)
-    rules: Rules = field(init=False)
-    meter: MinusMeter = field(init=False)
+    meter: MinusMeter

@@ -26,7 +26,7 @@ from analysis.telemetry.observations import read_telemetry
 from analysis.telemetry.telemetry import MissingTelemetry
 from scenarios.experiment.backends import Backend
 from scenarios.experiment.inputs import Inputs
-from scenarios.experiment.loop import STEPS, TICKS
+from scenarios.experiment.loop import TICKS, end_epoch
 from scenarios.experiment.recording import Epoch, History
 from scenarios.experiment.run import run_config
 from scenarios.experiment.settings import Settings
@@ -181,10 +181,7 @@ class Live:
             for control in emulation.controls.values():
                 set_parity(control, 1)
         writer.config(run_config("live", self._settings))
-        epoch = Epoch(0, emulation, History(), writer)
-        for step in STEPS:
-            step(epoch)
-        return epoch
+        return end_epoch(0, emulation, History(), writer)
 
 
 @contextmanager

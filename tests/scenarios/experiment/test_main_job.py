@@ -349,7 +349,7 @@ def test_packets_under_way_really_cross_the_epoch_boundary(tmp_path: Path) -> No
         def note(switch: int) -> None:
             at_flip[switch] = counted(emulation, switch, DSM)
 
-        agenda = make_agenda(emulation, end_epoch=lambda _: None)
+        agenda = make_agenda(emulation, drained=lambda _: None)
         agenda += [(at, 0, lambda switch=switch: note(switch)) for switch, at in flips.items()]
         drained = settings.epoch_ns + backend.drain_ns
         due = sorted((item for item in agenda if item[0] <= drained), key=lambda item: item[0])
