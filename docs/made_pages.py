@@ -15,7 +15,7 @@ from typing import Any
 from analysis.methods.base import split
 from scenarios.command import budgets
 from scenarios.command.options import table_row
-from scenarios.experiment.scenario import scenario_names
+from scenarios.experiment.request import scenario_names
 from scenarios.experiment.settings import described
 from scenarios.papers.registry import EXPERIMENTS, LEFT_OUT
 from scenarios.papers.tables import HEAD

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from analysis.methods.base import Diagnosis, Method
     from scenarios.api import Run, Verdict, load, localize, run
-    from scenarios.experiment.scenario import Scenario
+    from scenarios.experiment.request import Scenario
     from scenarios.experiment.settings import Settings
     from testbed.faults.plan import Fault, FaultPlan, FlowMatch, Ternary
 
@@ -49,7 +49,7 @@ _MODULES = {
     "FlowMatch": "testbed.faults.plan",
     "Method": "analysis.methods.base",
     "Run": "scenarios.api",
-    "Scenario": "scenarios.experiment.scenario",
+    "Scenario": "scenarios.experiment.request",
     "Settings": "scenarios.experiment.settings",
     "Ternary": "testbed.faults.plan",
     "Verdict": "scenarios.api",

@@ -27,9 +27,8 @@ from analysis.methods.base import Diagnosis, Localizer, diagnose
 from analysis.telemetry.observations import read_telemetry
 from analysis.telemetry.reading import read_observations
 from analysis.telemetry.telemetry import Telemetry
-from scenarios.experiment.request import make_request
+from scenarios.experiment.request import Scenario, make_request
 from scenarios.experiment.run import default_directory, run_experiment
-from scenarios.experiment.scenario import Scenario
 from testbed.errors import UserError
 from testbed.fabric.packet_fabric import PacketFabric
 from testbed.fabric.paths import Paths

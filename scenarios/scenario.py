@@ -2,7 +2,7 @@
 
 import warnings
 
-from scenarios.experiment.scenario import Scenario, load_scenario, scenario_names  # noqa: F401
+from scenarios.experiment.request import Scenario, load_scenario, scenario_names  # noqa: F401
 
 warnings.warn(
     "scenarios.scenario has moved: write `from scenarios import Scenario`",

@@ -11,8 +11,8 @@ import hypothesis
 import pytest
 from playwright.sync_api import Browser
 
+from scenarios.experiment.request import load_scenario
 from scenarios.experiment.run import run_experiment
-from scenarios.experiment.scenario import load_scenario
 from scenarios.experiment.settings import Settings
 from testbed.network.requirements import IP
 from testbed.record.run import RunDirectory

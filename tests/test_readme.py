@@ -13,9 +13,8 @@ from typer.main import get_command
 from analysis.methods.registry import find_methods
 from scenarios.command.cli import app
 from scenarios.command.options import help_lines
-from scenarios.experiment.request import make_request
+from scenarios.experiment.request import load_scenario, make_request, scenario_names
 from scenarios.experiment.run import run_experiment
-from scenarios.experiment.scenario import load_scenario, scenario_names
 from scenarios.experiment.settings import described
 from testbed.fabric.topologies import make_fabric
 from testbed.record.run import RunDirectory

@@ -13,8 +13,8 @@ from analysis.evaluation.parameter_sets import choose_methods
 from analysis.evaluation.report import capture_line
 from analysis.methods.parameters import Parameters
 from analysis.methods.registry import REFERENCE, BuiltMethod, build
+from scenarios.command.arguments import parse_seeds
 from scenarios.command.options import GivenOptions
-from scenarios.command.seeds import parse_seeds
 from scenarios.command.show import offer_page, print_comparison, print_sweep
 from scenarios.experiment.observer import Progress
 from scenarios.experiment.pace import at_this_pace

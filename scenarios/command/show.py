@@ -29,14 +29,13 @@ from analysis.evaluation.comparison import (
 from analysis.evaluation.report import parameters_line, render
 from analysis.evaluation.sweep import sweep_tables
 from analysis.methods.registry import METHODS, REFERENCE
-from analysis.pages.comparison_page import comparison_page
+from analysis.pages.comparison_page import comparison_page, sweep_page
 from analysis.pages.run_page import run_page
-from analysis.pages.sweep_page import sweep_page
 from analysis.pages.template import write_page
-from scenarios.command.seeds import in_ranges
+from scenarios.command.arguments import in_ranges
 from scenarios.experiment.errors import message_of
 from scenarios.experiment.observer import Progress
-from scenarios.experiment.scenario import load_scenario, scenario_names
+from scenarios.experiment.request import load_scenario, scenario_names
 from scenarios.experiment.settings import described, make_settings
 from scenarios.experiment.terminal import line, wide_console
 from scenarios.many.compare import Compared, is_comparison, read_comparison

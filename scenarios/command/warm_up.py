@@ -10,8 +10,8 @@ from pathlib import Path
 
 from analysis.methods.registry import METHODS, find_methods
 from scenarios.experiment.observer import Observer, Progress, ProgressObserver
+from scenarios.experiment.request import load_scenario
 from scenarios.experiment.run import run_experiment
-from scenarios.experiment.scenario import load_scenario
 from scenarios.experiment.settings import Settings
 from scenarios.process.signals import SIGNALS
 

@@ -20,8 +20,7 @@ from scenarios.experiment.inputs import Inputs
 from scenarios.experiment.observer import Observer
 from scenarios.experiment.recording import Epoch, History, Recorder, record
 from scenarios.experiment.setup import Emulation, set_up
-from testbed.control.collection import clear_hashpipe, collect
-from testbed.control.epochs import set_parity
+from testbed.control.epochs import clear_hashpipe, collect, set_parity
 from testbed.control.switch import batch
 from testbed.network.network import Network
 from testbed.network.schedules import FOREVER

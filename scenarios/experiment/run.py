@@ -27,7 +27,7 @@ from scenarios.experiment.estimate import Estimate, estimate, need_memory
 from scenarios.experiment.inputs import demand_of, inputs_of
 from scenarios.experiment.loop import emulate
 from scenarios.experiment.observer import Observer, Progress
-from scenarios.experiment.scenario import Scenario
+from scenarios.experiment.request import Scenario
 from scenarios.experiment.settings import Settings
 from scenarios.experiment.traffic import make_traffic
 from scenarios.experiment.without_packets import simulate, write_run

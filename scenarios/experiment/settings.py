@@ -23,7 +23,7 @@ from testbed.fabric.packet_fabric import PacketFabric
 from testbed.fabric.topologies import make_packet_fabric
 from testbed.faults.events import Event, parse_events
 from testbed.faults.plan import noise_range
-from testbed.probes.traceroute import host_rate_limit
+from testbed.probes.path_discovery import host_rate_limit
 from testbed.record.documents import EPOCHS, TELEMETRY
 from testbed.record.messages import first_problem
 

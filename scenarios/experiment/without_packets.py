@@ -21,7 +21,7 @@ from analysis.telemetry.telemetry import Telemetry
 from scenarios.experiment.inputs import Demand, demand_of
 from scenarios.experiment.settings import Settings, SettingsError
 from scenarios.experiment.traffic import arrivals, capture_file, flow_file
-from testbed.control.collection import Exchanged
+from testbed.control.epochs import Exchanged
 from testbed.control.selection import SelectionParameters
 from testbed.dataplane.adapted import IcmpLimit
 from testbed.fabric.clos import Fabric

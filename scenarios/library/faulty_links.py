@@ -3,6 +3,6 @@
 This is the setting of Canary's section IV-D: five ranges of loss rates in the paper's proportions.
 """
 
-from scenarios.experiment.scenario import Scenario
+from scenarios.experiment.request import Scenario
 
 SCENARIO = Scenario()

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from scenarios.experiment.scenario import Scenario
+from scenarios.experiment.request import Scenario
 from scenarios.experiment.settings import Settings
 from testbed.fabric.clos import Fabric
 from testbed.faults.plan import FaultPlan

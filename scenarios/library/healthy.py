@@ -1,5 +1,5 @@
 """Nothing is broken: whatever a method flags here is a false alarm."""
 
-from scenarios.experiment.scenario import Scenario
+from scenarios.experiment.request import Scenario
 
 SCENARIO = Scenario(defaults={"faults": "none"})

@@ -3,7 +3,7 @@
 Methods with a single stage overlook such links (Canary, section III-F).
 """
 
-from scenarios.experiment.scenario import Scenario
+from scenarios.experiment.request import Scenario
 from scenarios.experiment.settings import Settings
 from testbed.fabric.clos import Fabric
 from testbed.faults.plan import FaultPlan

@@ -6,7 +6,7 @@
 packets per path and second; here NetBouncer's plan sends 100 in the one second that is measured.
 """
 
-from scenarios.experiment.scenario import Scenario
+from scenarios.experiment.request import Scenario
 
 FLOCK = {
     "backend": "flow",

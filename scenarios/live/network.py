@@ -31,8 +31,7 @@ from scenarios.experiment.recording import Epoch, History
 from scenarios.experiment.run import run_config
 from scenarios.experiment.settings import Settings
 from scenarios.experiment.setup import set_up
-from testbed.control.collection import collect
-from testbed.control.epochs import set_parity
+from testbed.control.epochs import collect, set_parity
 from testbed.control.switch import batch
 from testbed.fabric.segments import Segments
 from testbed.faults.injector import FaultInjector

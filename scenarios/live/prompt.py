@@ -30,8 +30,8 @@ from scenarios.experiment.errors import DEFECT, message_of
 from scenarios.experiment.inputs import demand_of, inputs_of
 from scenarios.experiment.settings import make_settings
 from scenarios.experiment.traffic import make_traffic
-from scenarios.live.net import WatchedNet, watched_net
 from scenarios.live.network import Live
+from scenarios.live.watched_run import WatchedNet, watched_net
 from scenarios.process.signals import Stopped
 from scenarios.process.user import create_file
 from testbed.errors import UserError

@@ -1,18 +1,24 @@
-"""Shows a run in browsers: its phase, its links' counters, and Canary's verdict after each epoch.
+"""Shows a run in browsers: its phase, its links' counters, and Canary's verdict after each epoch. A
+network at Mininet's prompt is shown with its counters, its faults and verdicts.
 
 The record of the run does not depend on it.
 """
 
 from __future__ import annotations
 
+import threading
 import time
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from analysis.methods.registry import make_method
+from analysis.evaluation.columns import BENCHES
+from analysis.methods.base import UNSEEN, Diagnosis
+from analysis.methods.registry import build, make_method
 from analysis.pages.live_page import live_page
 from analysis.telemetry.minus_meters import segment_counts
 from analysis.telemetry.telemetry import SegmentCounts, Telemetry
@@ -20,10 +26,12 @@ from scenarios.experiment.observer import Observer
 from scenarios.experiment.recording import Epoch
 from scenarios.experiment.settings import SettingsError
 from scenarios.experiment.setup import Emulation
-from scenarios.live.publisher import Counters, PagePublisher
+from scenarios.live.network import Live
+from scenarios.live.publisher import Counters, PagePublisher, Publisher
 from testbed.arrays import BoolArray
 from testbed.fabric.clos import Fabric
 from testbed.faults.plan import FaultPlan
+from testbed.network.network import Network, NetworkError
 
 WATCHED_METHOD = "canary"
 """The method whose verdict is shown: it reads only the meters, and takes milliseconds."""
@@ -132,3 +140,90 @@ class WatchedRun(Observer):
         """Wait for the diagnosis that is running, and start no other."""
         if self._diagnosing is not None:
             self._diagnosing.shutdown(cancel_futures=True)
+
+
+_OFTEN_S, _SHARE = 0.2, 0.03
+
+
+class WatchedNet:
+    """Sends the state of a network to browsers, until it is closed.
+
+    Args:
+        live: The object that injects faults into the network and measures it.
+    """
+
+    def __init__(self, network: Network, live: Live) -> None:
+        self._live = live
+        self._network = network
+        self._troubles: list[str] = []
+        self._publisher = Publisher()
+        self.address = self._publisher.address
+        self._publisher.publish(
+            "page", live_page(live.topology, live.monitor, f"{live.topology.title}, live", (), 0)
+        )
+        self._publisher.publish("doing", {"what": "up"})
+
+        def faults() -> list[tuple[int, float]]:
+            return [(fault.link, fault.rate) for fault in live.faults]
+
+        self._counters = Counters(self._publisher, network, faults, _SHARE)
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._look, name="counters", daemon=True)
+        self._thread.start()
+
+    def verdicts(self, found: Mapping[str, Diagnosis]) -> None:
+        """Show the latest diagnosis of every method."""
+        methods = [
+            {
+                "name": name,
+                "bench": BENCHES[build(name).bench],
+                "undirected": verdict.native == "undirected",
+                "flagged": np.unique(verdict.flagged).tolist(),
+                "unobserved": [n for n, state in enumerate(verdict.state) if state == UNSEEN],
+                "ties": verdict.ties,
+                "rate": [],
+            }
+            for name, verdict in found.items()
+        ]
+        self._publisher.publish("verdict", {"when": "as asked last", "methods": methods})
+
+    def close(self) -> None:
+        """Show that the network is down, and stop the server."""
+        self._over.set()
+        self._thread.join()
+        self._publisher.publish("end", {"what": "over: the network is down"})
+        self._publisher.close()
+
+    def _tell_troubles(self) -> None:
+        """Show the network's problems if they have changed."""
+        if self._network.degraded != self._troubles:
+            self._troubles = list(self._network.degraded)
+            self._publisher.publish("doing", {"what": "; ".join(["up", *self._troubles])})
+
+    def _look(self) -> None:
+        """Send the counters to browsers a few times a second; without those that need the switches
+        while another thread uses the switches."""
+        while not self._over.wait(_OFTEN_S):
+            free = self._live.using.acquire(blocking=False)
+            try:
+                self._counters.publish_if_due(busy=not free)
+                self._tell_troubles()
+            except NetworkError:  # a node has ended, which the prompt's commands report
+                return
+            finally:
+                if free:
+                    self._live.using.release()
+
+
+@contextmanager
+def watched_net(asked: bool, network: Network, live: Live) -> Iterator[WatchedNet | None]:
+    """Show a network in browsers during a block, if ``asked``; else yield None."""
+    if not asked:
+        yield None
+        return
+    watched = WatchedNet(network, live)
+    try:
+        print(f"watch: {watched.address}", flush=True)
+        yield watched
+    finally:
+        watched.close()

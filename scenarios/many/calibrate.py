@@ -25,8 +25,7 @@ from analysis.methods.registry import constructor_of, find_methods
 from analysis.telemetry.observations import read_telemetry
 from analysis.telemetry.telemetry import MissingTelemetry
 from scenarios.experiment.observer import Progress
-from scenarios.experiment.request import make_request
-from scenarios.experiment.scenario import need_library
+from scenarios.experiment.request import make_request, need_library
 from scenarios.experiment.settings import make_settings
 from scenarios.experiment.without_packets import simulate
 from testbed.errors import UserError

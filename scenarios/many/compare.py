@@ -33,8 +33,8 @@ from analysis.methods.registry import GROUP, BuiltMethod, find_methods
 from scenarios.experiment.estimate import available_bytes, need_memory
 from scenarios.experiment.inputs import demand_of
 from scenarios.experiment.observer import Progress
+from scenarios.experiment.request import load_scenario
 from scenarios.experiment.run import expected_of, run_config, run_experiment
-from scenarios.experiment.scenario import load_scenario
 from scenarios.experiment.settings import Settings, described
 from scenarios.experiment.traffic import capture_file, make_traffic, traffic_file
 from scenarios.many.cluster import workers_of

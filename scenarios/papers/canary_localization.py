@@ -25,8 +25,8 @@ from analysis.methods.netbouncer import NetBouncer, NetBouncerStage
 from analysis.solvers.stages import GROUPS
 from analysis.telemetry.observations import read_telemetry
 from analysis.telemetry.telemetry import Probes, SegmentCounts, Telemetry
+from scenarios.experiment.request import Scenario
 from scenarios.experiment.run import run_experiment
-from scenarios.experiment.scenario import Scenario
 from scenarios.experiment.settings import make_settings
 from scenarios.papers.experiment import Effort, Row, Task, by_draw, label
 from testbed.arrays import FloatArray, LongArray

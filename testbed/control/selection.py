@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from testbed.control.collection import Exchanged
+from testbed.control.epochs import Exchanged
 from testbed.control.switch import SwitchControl, batch, for_each
 from testbed.dataplane import DSM, FLOW_ID, HEAVY_HITTER, USM
 from testbed.fabric.pathbf import SegmentDecoder

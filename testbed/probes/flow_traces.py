@@ -1,9 +1,8 @@
 """007's path discovery without packets: which connections are traced, and how far the traces get.
 
-It does what `testbed.probes.path_discovery` and `testbed.probes.traceroute` do with packets: a host
-traces its connections that lost packets, C_t a second, and a switch answers T_max a second. A
-trace has a packet for each hop. The packet and its answer, which returns the same way, are lost
-with the loss rates of the links.
+It does what `testbed.probes.path_discovery` does with packets: a host traces its connections that
+lost packets, C_t a second, and a switch answers T_max a second. A trace has a packet for each hop.
+The packet and its answer, which returns the same way, are lost with the loss rates of the links.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from testbed.compiled import njit
 from testbed.dataplane.adapted import IcmpLimit
 from testbed.fabric.ecmp import Ecmp
 from testbed.fabric.paths import Paths
-from testbed.probes.traceroute import MAX_HOPS
+from testbed.probes.path_discovery import MAX_HOPS
 
 
 @dataclass(frozen=True)

@@ -10,16 +10,28 @@ second (section 4.1). The settings ``TRACES_PER_S`` and ``ICMP_PER_S`` are these
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import numpy.typing as npt
 
+from testbed.fabric.clos import Fabric
+from testbed.fabric.fat_tree import FatTree
+from testbed.fabric.packet_fabric import PacketFabric
+from testbed.fabric.paths import Paths
 from testbed.network.network import Network
 from testbed.network.schedules import Packets
 from testbed.network.sources import Source
-from testbed.probes.traceroute import MAX_HOPS, traceroute_frames
 from testbed.traffic.flows import TCP, Traffic
+from testbed.traffic.packets import (
+    ETHERNET,
+    HEADER_BYTES,
+    IPV4,
+    headers,
+    internet_checksum,
+    put,
+)
 
 
 @dataclass
@@ -113,3 +125,260 @@ class PathDiscovery:
             src_host=self.traffic.src_host,
             dst_host=self.traffic.dst_host,
         )
+
+
+# ToR, aggregation, core, aggregation, ToR
+MAX_HOPS = 5
+
+_ICMP = 1
+_QUOTED = ETHERNET + IPV4 + 8
+_REPLY = _QUOTED + IPV4 + 8
+
+
+def traceroute_frames(
+    traffic: Traffic,
+    flows: npt.NDArray[np.integer],
+    topology: PacketFabric,
+    max_hops: int = MAX_HOPS,
+) -> npt.NDArray[np.uint8]:
+    """Return a traceroute frame for each flow and TTL.
+
+    The TTL is also in the IP ID, so that a reply identifies its hop. The TCP checksum is wrong, so
+    that the receiving host ignores a frame that arrives. A UDP flow's frames keep its protocol,
+    which ECMP hashes, and are 12 bytes longer than its headers.
+
+    Args:
+        traffic: The run's flows.
+        flows: Which of them to trace, int[N].
+        topology: The fabric.
+        max_hops: The highest TTL; the first is 1.
+
+    Returns:
+        uint8[N, max_hops, 54], complete with IP checksum.
+    """
+    some = replace(
+        traffic,
+        src_host=traffic.src_host[flows],
+        dst_host=traffic.dst_host[flows],
+        src_port=traffic.src_port[flows],
+        dst_port=traffic.dst_port[flows],
+        protocol=traffic.protocol[flows],
+    )
+    l4 = ETHERNET + IPV4
+    length = HEADER_BYTES - ETHERNET
+    tcp = some.protocol == TCP
+    template, _ = headers(some, topology)
+    template[~tcp, l4 + 5] = length - IPV4  # UDP's length
+
+    pseudo = np.zeros((len(template), 12 + HEADER_BYTES - l4), np.uint8)
+    pseudo[:, :8] = template[:, ETHERNET + 12 : l4]
+    pseudo[:, 9] = some.protocol
+    pseudo[:, 11] = length - IPV4
+    pseudo[:, 12:] = template[:, l4:]
+    wrong = internet_checksum(pseudo) ^ 0x5555
+    put(template, l4 + 16, np.where(tcp, wrong, 0), 2)
+    put(template, l4 + 6, np.where(tcp, 0, wrong), 2)  # in TCP half of a zero sequence number
+
+    frames = np.repeat(template[:, None, :], max_hops, axis=1)
+    ttl = np.arange(1, max_hops + 1)
+    put(frames, ETHERNET + 2, length, 2)
+    put(frames, ETHERNET + 4, ttl, 2)
+    put(frames, ETHERNET + 8, ttl, 1)
+    put(frames, ETHERNET + 10, internet_checksum(frames[..., ETHERNET:l4]), 2)
+    return frames
+
+
+@dataclass(frozen=True)
+class HopReplies:
+    """ICMP time-exceeded messages, as parallel arrays [M].
+
+    Attributes:
+        switch: The switch that sent each message, int32.
+        src_ip, dst_ip: The addresses of the quoted packet, uint32.
+        src_port, dst_port: Its ports, uint16.
+        protocol: Its IP protocol, uint8.
+        ttl: The TTL that the quoted packet started with, int32.
+    """
+
+    switch: npt.NDArray[np.int32]
+    src_ip: npt.NDArray[np.uint32]
+    dst_ip: npt.NDArray[np.uint32]
+    src_port: npt.NDArray[np.uint16]
+    dst_port: npt.NDArray[np.uint16]
+    protocol: npt.NDArray[np.uint8]
+    ttl: npt.NDArray[np.int32]
+
+
+def parse_time_exceeded(
+    frames: Sequence[bytes] | npt.NDArray[np.uint8], topology: PacketFabric
+) -> HopReplies:
+    """Return the time-exceeded messages among received frames, skipping every other frame.
+
+    Args:
+        frames: Whole frames, as a list of bytes or as uint8[M, L]; shorter rows zero-padded.
+        topology: The fabric, which gives the addresses of switches.
+    """
+    if isinstance(frames, np.ndarray):
+        data = frames[:, :_REPLY]
+        if data.shape[1] < _REPLY:
+            data = np.zeros((0, _REPLY), np.uint8)
+    else:
+        whole = [frame[:_REPLY] for frame in frames if len(frame) >= _REPLY]
+        data = np.frombuffer(b"".join(whole), np.uint8).reshape(-1, _REPLY)
+    sender = _integer(data, ETHERNET + 12, 4).astype(np.uint32)
+    order = np.argsort(topology.switch_ip)
+    at = np.minimum(
+        np.searchsorted(topology.switch_ip, sender, sorter=order), topology.n_switches - 1
+    )
+    switch = order[at].astype(np.int32)
+    good = (
+        (_integer(data, 12, 2) == 0x0800)
+        & (data[:, ETHERNET] == 0x45)
+        & (data[:, ETHERNET + 9] == _ICMP)
+        & (data[:, ETHERNET + IPV4] == 11)
+        & (data[:, ETHERNET + IPV4 + 1] == 0)
+        & (data[:, _QUOTED] == 0x45)
+        & (topology.switch_ip[switch] == sender)
+    )
+    data, switch = data[good], switch[good]
+    l4 = _QUOTED + IPV4
+    return HopReplies(
+        switch=switch,
+        src_ip=_integer(data, _QUOTED + 12, 4).astype(np.uint32),
+        dst_ip=_integer(data, _QUOTED + 16, 4).astype(np.uint32),
+        src_port=_integer(data, l4, 2).astype(np.uint16),
+        dst_port=_integer(data, l4 + 2, 2).astype(np.uint16),
+        protocol=data[:, _QUOTED + 9].copy(),
+        ttl=_integer(data, _QUOTED + 4, 2).astype(np.int32),
+    )
+
+
+def assemble_paths(
+    topology: PacketFabric, traffic: Traffic, flows: npt.NDArray[np.integer], replies: HopReplies
+) -> Paths:
+    """Return the directed links that, by the replies, each flow takes.
+
+    The first hop is the sender's own ToR, known without a reply. A lost reply in the middle is
+    filled in where the topology leaves one possibility: in a fat-tree any one of the three upper
+    switches gives the position of the aggregation switches on both sides, but only its own reply
+    names a core switch. Where a trace breaks off, the next link is kept too if it is determined
+    (downwards it is): it is the link where the trace ended. Replies that contradict the topology,
+    as after a change of routes, name no link. Where there is but one path, no reply is needed.
+
+    Returns:
+        One path for each of ``flows``; a whole one has 4 links between pods and 2 within.
+    """
+    src = topology.host_tor[traffic.src_host[flows]]
+    dst = topology.host_tor[traffic.dst_host[flows]]
+    if not isinstance(topology, FatTree):
+        return topology.path_sets(src, dst).paths
+    hops = _hops(topology, traffic, flows, replies)
+    half, n_tors = topology.half, topology.n_tors
+    src_pod, dst_pod = src // half, dst // half
+    reached = np.where(hops >= 0, np.arange(1, MAX_HOPS + 1), 1).max(axis=1)
+
+    # between pods: the position of the aggregation switches, -1 if no reply gives it
+    position = np.full(len(hops), -1, np.int32)
+    core_group = (hops[:, 2] - n_tors - topology.n_aggs) // half
+    # n_tors is a multiple of k/2, so an aggregation switch's index mod k/2 is its position
+    for hop, value in ((3, hops[:, 3] % half), (2, core_group), (1, hops[:, 1] % half)):
+        position = np.where(hops[:, hop] >= 0, value, position)
+    known = position >= 0
+    up = np.where(known & (reached >= 2), n_tors + src_pod * half + position, -1)
+    down = np.where(known & (reached >= 3), n_tors + dst_pod * half + position, -1)
+    end = np.where(reached >= 4, dst, -1)
+    walk = np.stack((src, up, hops[:, 2], down, end), axis=1)
+
+    within = src_pod == dst_pod
+    none = np.full(len(hops), -1, np.int32)
+    turn = np.where(hops[:, 1] >= 0, dst, -1)
+    walk[within] = np.stack((src, hops[:, 1], turn, none, none), axis=1)[within]
+    walk[src == dst, 1:] = -1
+
+    # a reply that disagrees with what the other replies imply makes the hop unknown
+    contradicts = (hops >= 0) & (walk >= 0) & (hops != walk)
+    walk[contradicts] = -1
+    return Paths.from_padded(_links(topology, walk[:, :-1], walk[:, 1:]))
+
+
+def host_rate_limit(topology: Fabric, t_max: float) -> float:
+    """Return C_t, the number of traceroutes a second that a host may start (007, theorem 1).
+
+    With the theorem's n0 ToRs and n1 aggregation switches a pod, n2 core switches, pods and H hosts
+    a ToR; where there are two tiers, all are one pod and n1 alone counts. It is a bound for the way
+    up to uniformly drawn destinations; the switches' own limit of ``t_max`` ICMP messages a second
+    holds in any case.
+    """
+    tiers = np.bincount(topology.tier).tolist()
+    if len(tiers) < 3:
+        return t_max / (tiers[0] * topology.hosts_per_tor) * tiers[1]
+    pods = len(np.unique(topology.pod[: topology.n_tors]))
+    n0, n1, n2 = tiers[0] / pods, tiers[1] / pods, tiers[2]
+    upper = n2 * (n0 * pods - 1) / (n0 * (pods - 1)) if pods > 1 else n1
+    return t_max / (n0 * topology.hosts_per_tor) * min(n1, upper)
+
+
+def _integer(data: npt.NDArray[np.uint8], at: int, width: int) -> npt.NDArray[np.int64]:
+    """Return the big-endian integer at byte ``at`` of each row of uint8[M, L], int64[M]."""
+    weights = 1 << np.arange(8 * (width - 1), -1, -8, dtype=np.int64)
+    return data[:, at : at + width].astype(np.int64) @ weights
+
+
+def _hops(
+    topology: FatTree, traffic: Traffic, flows: npt.NDArray[np.integer], replies: HopReplies
+) -> npt.NDArray[np.int32]:
+    """Return the switch that answered for each flow and TTL, int32[N, MAX_HOPS]; -1 if none."""
+    hops = np.full((len(flows), MAX_HOPS), -1, np.int32)
+    wanted = _flow_keys(
+        topology.host_ip[traffic.src_host[flows]],
+        topology.host_ip[traffic.dst_host[flows]],
+        traffic.src_port[flows],
+        traffic.dst_port[flows],
+        traffic.protocol[flows],
+    )
+    found = _flow_keys(
+        replies.src_ip, replies.dst_ip, replies.src_port, replies.dst_port, replies.protocol
+    )
+    if not len(wanted):
+        return hops
+    order = np.argsort(wanted, kind="stable")
+    at = np.minimum(np.searchsorted(wanted, found, sorter=order), len(wanted) - 1)
+    row = order[at]
+    # a reply of a tier that cannot be at its hop is none
+    tier_at = np.array([0, 1, 2, 1, 0])
+    within = topology.host_tor[traffic.src_host[flows]] // topology.half == (
+        topology.host_tor[traffic.dst_host[flows]] // topology.half
+    )
+    ttl = np.clip(replies.ttl, 1, MAX_HOPS)
+    tier = np.where(within[row] & (ttl == 3), 0, tier_at[ttl - 1])
+    good = (wanted[row] == found) & (ttl == replies.ttl) & (topology.tier[replies.switch] == tier)
+    hops[row[good], replies.ttl[good] - 1] = replies.switch[good]
+    return hops
+
+
+def _flow_keys(
+    src_ip: npt.NDArray[np.uint32],
+    dst_ip: npt.NDArray[np.uint32],
+    src_port: npt.NDArray[np.uint16],
+    dst_port: npt.NDArray[np.uint16],
+    protocol: npt.NDArray[np.uint8],
+) -> npt.NDArray[np.bytes_]:
+    """Return 5-tuples as byte strings of 14 bytes, which can be sorted and compared."""
+    rows = np.empty((len(src_ip), 14), np.uint8)
+    for at, column, width in ((0, src_ip, 4), (4, dst_ip, 4), (8, src_port, 2), (10, dst_port, 2)):
+        put(rows, at, column, width)
+    rows[:, 12] = protocol
+    rows[:, 13] = 1  # NumPy's byte strings ignore zeros at the end
+    return rows.view("S14").ravel()
+
+
+def _links(
+    topology: PacketFabric, src: npt.NDArray[np.int32], dst: npt.NDArray[np.int32]
+) -> npt.NDArray[np.int64]:
+    """Return the directed link between each two switches, in the shape of ``src``; -1 if none."""
+    keys = topology.link_src.astype(np.int64) * topology.n_switches + topology.link_dst
+    order = np.argsort(keys)
+    wanted = src.astype(np.int64) * topology.n_switches + dst
+    at = np.minimum(np.searchsorted(keys, wanted, sorter=order), len(keys) - 1)
+    link = order[at]
+    return np.where((src >= 0) & (dst >= 0) & (keys[link] == wanted), link, -1)

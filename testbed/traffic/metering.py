@@ -24,7 +24,7 @@ import numpy.typing as npt
 
 from testbed.arrays import FloatArray
 from testbed.compiled import njit
-from testbed.control.collection import upload_bytes
+from testbed.control.epochs import upload_bytes
 from testbed.control.selection import SelectionParameters
 from testbed.dataplane import BUCKETS, ROWS
 from testbed.fabric.segments import Segments

@@ -13,8 +13,8 @@ from pathlib import Path
 from rich.console import Console
 
 from analysis.methods.registry import find_methods
+from scenarios.experiment.request import load_scenario
 from scenarios.experiment.run import run_experiment
-from scenarios.experiment.scenario import load_scenario
 from scenarios.experiment.settings import Settings
 from testbed.network.virtual import VirtualNetwork
 

@@ -18,8 +18,8 @@ from rich.console import Console
 
 from analysis.methods.registry import METHODS
 from scenarios.experiment.observer import ProgressObserver
+from scenarios.experiment.request import load_scenario
 from scenarios.experiment.run import run_experiment
-from scenarios.experiment.scenario import load_scenario
 from scenarios.experiment.settings import make_settings
 
 RUNS = (*(("virtual", k) for k in (4, 8, 12, 16)), *(("flow", k) for k in (16, 32, 48, 64)))

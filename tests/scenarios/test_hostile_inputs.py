@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from scenarios.experiment.scenario import load_scenario
+from scenarios.experiment.request import load_scenario
 from scenarios.experiment.settings import Settings, SettingsError
 from testbed.fabric.fat_tree import FatTree
 from testbed.faults.plan import FaultError, FaultPlan

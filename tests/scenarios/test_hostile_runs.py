@@ -20,8 +20,8 @@ from analysis.methods.registry import find_methods
 from analysis.telemetry.observations import read_minus_meters, read_telemetry
 from analysis.telemetry.telemetry import MissingTelemetry
 from scenarios.command.localize import export
+from scenarios.experiment.request import load_scenario
 from scenarios.experiment.run import run_experiment
-from scenarios.experiment.scenario import load_scenario
 from scenarios.experiment.settings import make_settings
 from testbed.fabric.clos import TopologyError
 from testbed.record.manifest import MANIFEST

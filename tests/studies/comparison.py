@@ -29,8 +29,8 @@ from analysis.evaluation.parameter_sets import read_set
 from analysis.methods.registry import build, make_method
 from analysis.telemetry.observations import read_telemetry
 from analysis.telemetry.telemetry import MissingTelemetry, Telemetry
+from scenarios.experiment.request import load_scenario
 from scenarios.experiment.run import run_experiment
-from scenarios.experiment.scenario import load_scenario
 from scenarios.experiment.settings import make_settings
 from scenarios.experiment.without_packets import simulate
 from testbed.fabric.topologies import make_fabric

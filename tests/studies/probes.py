@@ -17,7 +17,7 @@ from rich.console import Console
 from analysis.evaluation.metrics import score
 from analysis.methods.mle.mle import Mle
 from analysis.telemetry.telemetry import Probes
-from scenarios.experiment.scenario import load_scenario
+from scenarios.experiment.request import load_scenario
 from scenarios.experiment.settings import make_settings
 from scenarios.experiment.without_packets import simulate
 from testbed.fabric.fat_tree import FatTree

@@ -15,8 +15,8 @@ import numpy as np
 from rich.console import Console
 
 from analysis.methods.registry import find_methods
+from scenarios.experiment.request import load_scenario
 from scenarios.experiment.run import run_experiment
-from scenarios.experiment.scenario import load_scenario
 from scenarios.experiment.settings import make_settings
 from testbed.record.documents import Summary
 

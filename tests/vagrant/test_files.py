@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 from analysis.methods.registry import METHODS
-from scenarios.experiment.scenario import load_scenario
+from scenarios.experiment.request import load_scenario
 
 ROOT = Path(__file__).parent.parent.parent
 PROVISION = ROOT / "vagrant" / "provision.sh"

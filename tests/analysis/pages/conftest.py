@@ -13,8 +13,8 @@ from analysis.methods.base import Diagnosis
 from analysis.methods.registry import build, find_methods
 from analysis.telemetry.observations import read_telemetry
 from scenarios.command.show import make_page
+from scenarios.experiment.request import load_scenario
 from scenarios.experiment.run import run_config, run_experiment
-from scenarios.experiment.scenario import load_scenario
 from scenarios.experiment.settings import make_settings
 from testbed.fabric.clos import Fabric
 from testbed.fabric.paths import Paths

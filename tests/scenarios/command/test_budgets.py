@@ -21,7 +21,7 @@ from testbed.dataplane.adapted import IcmpLimit
 from testbed.fabric.fat_tree import FatTree
 from testbed.faults.specification import parse_faults
 from testbed.network.virtual import LinkModel
-from testbed.probes.traceroute import parse_time_exceeded
+from testbed.probes.path_discovery import parse_time_exceeded
 from testbed.record.run import RunDirectory, RunWriter
 from tests.conftest import SMALL
 

@@ -21,7 +21,7 @@ WARM_UP = (
 )
 SMALL_RUN = """
 from scenarios.experiment.run import run_experiment
-from scenarios.experiment.scenario import load_scenario
+from scenarios.experiment.request import load_scenario
 from scenarios.experiment.settings import Settings
 run_experiment("faulty_links", load_scenario("faulty_links"), Settings(k=4, epochs=3, seed=5),
                Path("run"))

@@ -18,8 +18,8 @@ from analysis.telemetry.observations import read_telemetry
 from scenarios import load
 from scenarios.command.show import make_page
 from scenarios.experiment import setup
+from scenarios.experiment.request import load_scenario
 from scenarios.experiment.run import run_experiment
-from scenarios.experiment.scenario import load_scenario
 from scenarios.experiment.settings import Settings, described
 from testbed.control.selection import FlowSelector
 from testbed.dataplane import BUCKETS, DSM, ROWS, USM

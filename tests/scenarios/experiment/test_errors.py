@@ -130,7 +130,7 @@ import os, signal, sys
 from pathlib import Path
 from scenarios.experiment.run import run_experiment
 from scenarios.experiment.observer import ProgressObserver
-from scenarios.experiment.scenario import load_scenario
+from scenarios.experiment.request import load_scenario
 from scenarios.experiment.settings import Settings
 
 def progress(what, share):

@@ -16,8 +16,8 @@ import pytest
 from analysis.methods.registry import find_methods
 from scenarios.experiment.estimate import LONG_S, Estimate, announce, available_bytes, need_memory
 from scenarios.experiment.observer import ProgressObserver
+from scenarios.experiment.request import load_scenario
 from scenarios.experiment.run import expected_of, run_experiment
-from scenarios.experiment.scenario import load_scenario
 from scenarios.experiment.settings import Settings, SettingsError, make_settings
 from scenarios.experiment.without_packets import simulate
 from scenarios.many import compare

@@ -21,8 +21,8 @@ from scenarios.experiment.backends import open_backend
 from scenarios.experiment.inputs import demand_of, inputs_of
 from scenarios.experiment.loop import run
 from scenarios.experiment.recording import Epoch
+from scenarios.experiment.request import load_scenario
 from scenarios.experiment.run import run_experiment
-from scenarios.experiment.scenario import load_scenario
 from scenarios.experiment.settings import Settings
 from scenarios.experiment.setup import set_up
 from scenarios.experiment.traffic import make_traffic

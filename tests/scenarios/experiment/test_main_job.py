@@ -22,8 +22,8 @@ from scenarios.experiment.inputs import demand_of, inputs_of
 from scenarios.experiment.loop import follow, make_agenda
 from scenarios.experiment.loop import run as run_epochs
 from scenarios.experiment.observer import Observer
+from scenarios.experiment.request import load_scenario, scenario_names
 from scenarios.experiment.run import analyze, run_config, run_experiment
-from scenarios.experiment.scenario import load_scenario, scenario_names
 from scenarios.experiment.settings import Settings
 from scenarios.experiment.setup import Emulation, set_up
 from scenarios.experiment.traffic import make_traffic

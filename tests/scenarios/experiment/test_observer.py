@@ -10,8 +10,8 @@ import pytest
 
 from analysis.methods.registry import find_methods
 from scenarios.experiment.observer import Observer, Observers, ProgressObserver
+from scenarios.experiment.request import load_scenario
 from scenarios.experiment.run import run_experiment
-from scenarios.experiment.scenario import load_scenario
 from scenarios.experiment.settings import Settings, make_settings
 from tests.conftest import SMALL
 

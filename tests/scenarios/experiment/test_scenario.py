@@ -13,14 +13,14 @@ from pathlib import Path
 import pytest
 
 import scenarios
-from scenarios.experiment.scenario import load_scenario, scenario_names
+from scenarios.experiment.request import load_scenario, scenario_names
 from scenarios.experiment.settings import Settings, SettingsError
 from testbed.fabric.fat_tree import FatTree
 from testbed.faults.plan import FaultError, FaultPlan
 
 K4 = FatTree(4)
 BEGIN = """\
-from scenarios.experiment.scenario import Scenario
+from scenarios.experiment.request import Scenario
 from testbed.faults.plan import Fault, FaultPlan
 """  # two lines
 END = "\nSCENARIO = Scenario(make_faults=faults)\n"

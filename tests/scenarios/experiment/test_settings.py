@@ -10,7 +10,7 @@ import pytest
 
 from scenarios.experiment.settings import Settings, SettingsError, described, make_settings
 from testbed.fabric.fat_tree import FatTree
-from testbed.probes.traceroute import host_rate_limit
+from testbed.probes.path_discovery import host_rate_limit
 
 
 @pytest.mark.parametrize("setting", described(), ids=lambda setting: setting.name)

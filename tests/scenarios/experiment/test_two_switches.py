@@ -9,8 +9,8 @@ import pytest
 
 from analysis.methods.registry import METHODS
 from analysis.telemetry.observations import read_minus_meters
+from scenarios.experiment.request import Scenario
 from scenarios.experiment.run import run_experiment
-from scenarios.experiment.scenario import Scenario
 from scenarios.experiment.settings import make_settings
 from testbed.record.run import RunDirectory
 from tests.scenarios.conftest import Canary, refused

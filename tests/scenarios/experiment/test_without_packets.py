@@ -11,8 +11,8 @@ import pytest
 from analysis.methods.registry import find_methods
 from analysis.telemetry.observations import read_telemetry
 from analysis.telemetry.telemetry import Telemetry
+from scenarios.experiment.request import load_scenario
 from scenarios.experiment.run import analyze, run_experiment
-from scenarios.experiment.scenario import load_scenario
 from scenarios.experiment.settings import Settings, SettingsError, make_settings
 from scenarios.experiment.without_packets import FlowRun, simulate
 from scenarios.many.calibrate import read_training

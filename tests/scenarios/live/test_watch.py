@@ -17,14 +17,13 @@ from analysis.methods.base import Diagnosis
 from analysis.pages.live_page import live_page
 from scenarios.experiment.backends import open_backend
 from scenarios.experiment.inputs import demand_of, inputs_of
+from scenarios.experiment.request import load_scenario
 from scenarios.experiment.run import run_experiment
-from scenarios.experiment.scenario import load_scenario
 from scenarios.experiment.settings import make_settings
 from scenarios.experiment.traffic import make_traffic
-from scenarios.live.net import WatchedNet
 from scenarios.live.network import Live
 from scenarios.live.publisher import Publisher
-from scenarios.live.watched_run import WatchedRun
+from scenarios.live.watched_run import WatchedNet, WatchedRun
 from testbed.fabric.clos import Fabric
 from testbed.fabric.fat_tree import FatTree
 from testbed.faults.plan import FaultPlan

@@ -23,7 +23,7 @@ from scapy.utils import wrpcap
 from analysis.evaluation.comparison import degraded_seeds
 from analysis.methods.parameters import DEFAULTS
 from analysis.methods.registry import find_methods
-from scenarios.command.seeds import parse_seeds
+from scenarios.command.arguments import parse_seeds
 from scenarios.experiment import recording
 from scenarios.experiment.settings import Settings
 from scenarios.many.compare import Comparison, _seed_file, code_digest, compare, default_folder
@@ -97,8 +97,8 @@ def test_a_row_for_each_seed_and_method(compared: tuple[Path, Comparison]) -> No
 def test_figures_are_those_of_single_runs(
     compared: tuple[Path, Comparison], tmp_path: Path
 ) -> None:
+    from scenarios.experiment.request import load_scenario
     from scenarios.experiment.run import run_experiment
-    from scenarios.experiment.scenario import load_scenario
 
     scenario = load_scenario("faulty_links")
     summary = run_experiment(
@@ -235,7 +235,7 @@ def test_another_version_of_a_plugged_in_method_is_another_comparison(
 SELECTIVE = '''
 """Seed 2 cannot be parsed, seed 3 dies without a word, the others run."""
 import os
-from scenarios.experiment.scenario import Scenario
+from scenarios.experiment.request import Scenario
 from testbed.faults.specification import parse_faults
 
 

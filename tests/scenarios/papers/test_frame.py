@@ -26,9 +26,8 @@ from scenarios.papers.experiment import (
     by_draw,
     draw_groups,
 )
-from scenarios.papers.registry import EXPERIMENTS, TASKS, experiments_named
+from scenarios.papers.registry import EXPERIMENTS, TASKS, experiments_named, numbers, read_values
 from scenarios.papers.reproduce import reproduce, was_run, write_overview
-from scenarios.papers.values import numbers, read_values
 from scenarios.papers.verdicts import figures_of, verdicts
 from testbed.record.files import read_columns
 from testbed.record.run import RunError

@@ -25,7 +25,7 @@ RUN = ("run", "K=4", "EPOCHS=1", "METHODS=canary", "BACKEND=virtual")
 WHO = '''
 """Says who runs it, and tries to be root again."""
 import json, os
-from scenarios.experiment.scenario import Scenario
+from scenarios.experiment.request import Scenario
 from testbed.faults.plan import FaultPlan
 
 def who(when):

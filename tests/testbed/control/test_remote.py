@@ -14,8 +14,7 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
-from testbed.control.collection import collect
-from testbed.control.epochs import set_parity
+from testbed.control.epochs import collect, set_parity
 from testbed.control.forwarding import install_forwarding
 from testbed.control.local import LocalSwitch
 from testbed.control.remote import connection

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from testbed.control.collection import Exchanged
+from testbed.control.epochs import Exchanged
 from testbed.control.selection import FlowSelector, SelectionParameters
 from testbed.dataplane import DSM, HEAVY_HITTER, USM
 from testbed.fabric.fat_tree import FatTree

@@ -11,8 +11,8 @@ from scapy.layers.l2 import Ether
 from scapy.utils import wrpcap
 
 from analysis.methods.registry import find_methods
+from scenarios.experiment.request import load_scenario
 from scenarios.experiment.run import run_experiment
-from scenarios.experiment.scenario import load_scenario
 from scenarios.experiment.settings import Settings
 from testbed.control.forwarding import install_forwarding
 from testbed.dataplane import HASHPIPE, PROGRAM, VERDICT

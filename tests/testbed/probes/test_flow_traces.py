@@ -11,7 +11,7 @@ from testbed.fabric.ecmp import Ecmp
 from testbed.fabric.fat_tree import FatTree
 from testbed.network.flow import send
 from testbed.probes.flow_traces import trace
-from testbed.probes.traceroute import host_rate_limit
+from testbed.probes.path_discovery import host_rate_limit
 
 EPOCH_S = 0.5
 K6 = FatTree(6)

@@ -7,7 +7,7 @@ from scapy.layers.l2 import Ether
 from scapy.packet import Raw
 
 from testbed.fabric.fat_tree import FatTree
-from testbed.probes.traceroute import (
+from testbed.probes.path_discovery import (
     assemble_paths,
     host_rate_limit,
     parse_time_exceeded,

@@ -17,8 +17,7 @@ import pytest
 from scipy.stats import binom
 
 from analysis.telemetry.minus_meters import MeterDump, Rules, minus_meter
-from testbed.control.collection import clear_hashpipe, collect
-from testbed.control.epochs import set_parity
+from testbed.control.epochs import clear_hashpipe, collect, set_parity
 from testbed.control.remote.connection import RemoteError
 from testbed.control.remote.switch import RemoteSwitch
 from testbed.control.selection import FlowSelector, SelectionParameters
@@ -31,7 +30,7 @@ from testbed.network.schedules import Packets, listed
 from testbed.network.sources import Source
 from testbed.network.speed import slowness
 from testbed.probes.ip_in_ip_probes import probe_plan
-from testbed.probes.traceroute import parse_time_exceeded
+from testbed.probes.path_discovery import parse_time_exceeded
 from testbed.traffic.flows import Traffic
 from testbed.traffic.generator import generate
 from testbed.traffic.packets import headers

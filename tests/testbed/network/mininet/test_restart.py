@@ -10,8 +10,8 @@ import pytest
 from analysis.methods.mle.mle import CanaryMle
 from analysis.methods.registry import find_methods
 from analysis.telemetry.observations import read_telemetry
+from scenarios.experiment.request import load_scenario
 from scenarios.experiment.run import run_experiment
-from scenarios.experiment.scenario import load_scenario
 from scenarios.experiment.settings import make_settings
 from testbed.network.requirements import missing
 from testbed.record.run import RunDirectory

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from analysis.telemetry.observations import read_minus_meters
+from scenarios.experiment.request import load_scenario
 from scenarios.experiment.run import run_experiment
-from scenarios.experiment.scenario import load_scenario
 from scenarios.experiment.settings import make_settings
 from testbed.network.requirements import missing
 from testbed.record.run import RunDirectory

@@ -11,8 +11,8 @@ import pytest
 
 from analysis.telemetry.observations import read_telemetry
 from scenarios.experiment.observer import Observer
+from scenarios.experiment.request import load_scenario
 from scenarios.experiment.run import run_experiment
-from scenarios.experiment.scenario import load_scenario
 from scenarios.experiment.settings import make_settings
 from scenarios.experiment.setup import Emulation
 from testbed.network.mininet import MininetNetwork

@@ -18,8 +18,8 @@ from scenarios.experiment.backends import open_backend
 from scenarios.experiment.inputs import inputs_of
 from scenarios.experiment.loop import run as run_epochs
 from scenarios.experiment.observer import Observer
+from scenarios.experiment.request import load_scenario
 from scenarios.experiment.run import run_config, run_experiment
-from scenarios.experiment.scenario import load_scenario
 from scenarios.experiment.settings import make_settings
 from scenarios.experiment.setup import set_up
 from testbed.faults.injector import FaultInjector
