@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -155,28 +156,34 @@ def said(process: subprocess.Popen[str]) -> tuple[int, str, str]:
     return process.returncode, out, errors
 
 
-@pytest.mark.slow
-def test_of_two_at_once_the_second_waits(tiny: Path) -> None:
-    first, second = set_up(tiny), set_up(tiny)
-    ended = sorted([said(first), said(second)], key=lambda one: len(one[1]))
-    assert [(code, errors) for code, _, errors in ended] == [(0, ""), (0, "")]
-    assert ended[0][1] == "another make is setting up .venv: waiting for it\n"
-    assert ended[1][1].startswith("setting up .venv, once:\n")
-    assert "needed==1.0" in versions(tiny / ".venv" / "bin" / "python")
-
-
-@pytest.mark.slow
-def test_an_interrupted_set_up_begins_again_and_a_finished_one_does_not(tiny: Path) -> None:
-    process = set_up(tiny)
+def heard(process: subprocess.Popen[str], words: str) -> None:
+    """Read what a set-up prints, up to a line with these words."""
     assert process.stdout is not None
-    while "packages of" not in process.stdout.readline():
-        pass
-    process.kill()
-    process.communicate()
+    while words not in (line := process.stdout.readline()):
+        assert line, process.communicate()
+
+
+@pytest.mark.slow
+def test_of_set_ups_at_once_others_wait_and_the_next_begins_again_after_a_kill(tiny: Path) -> None:
+    first = set_up(tiny)
+    heard(first, "setting up .venv, once:")
+    first.send_signal(signal.SIGSTOP)
     # Also where Python keeps no bytecode, that of the packages is kept.
-    code, out, errors = said(set_up(tiny, PYTHONDONTWRITEBYTECODE="1"))
-    assert (code, errors) == (0, "") and "setting up" in out
-    assert said(set_up(tiny)) == (0, "", "")
+    second = set_up(tiny, PYTHONDONTWRITEBYTECODE="1")
+    heard(second, "another make is setting up .venv: waiting for it")
+    first.send_signal(signal.SIGCONT)
+    heard(first, "the packages of")
+    first.kill()
+    first.communicate()
+    heard(second, "setting up .venv, once:")
+    second.send_signal(signal.SIGSTOP)
+    third = set_up(tiny)
+    heard(third, "another make is setting up .venv: waiting for it")
+    second.send_signal(signal.SIGCONT)
+    code, _, errors = said(second)
+    assert (code, errors) == (0, "")
+    assert said(third) == said(set_up(tiny)) == (0, "", "")
+    assert "needed==1.0" in versions(tiny / ".venv" / "bin" / "python")
 
 
 def test_what_a_machine_lacks_is_said_before_anything_is_made(tiny: Path) -> None:
