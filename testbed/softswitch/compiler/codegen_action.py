@@ -15,6 +15,7 @@ from testbed.softswitch.compiler.schema_values import (
     MeterName,
     Operation,
     OtherCall,
+    ParameterValue,
     Primitive,
     RegisterName,
     Value,
@@ -120,7 +121,7 @@ class ActionWriter:
     def target(self, e: Expressions, arg: Value) -> FieldRef:
         """Return the field that an argument refers to, which must be assignable."""
         field = e.read(arg).field
-        if field is None:
+        if field is None or isinstance(arg, ParameterValue):
             raise e.refuse(f"assignment to a {kind_of(arg)}")
         if field.code == "1":
             raise e.refuse(f"assignment to {field.name}")

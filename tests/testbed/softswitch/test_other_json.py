@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from testbed.softswitch import InvalidProgram, Program, Switch
+from testbed.softswitch import InvalidProgram, Program, Switch, UnsupportedProgram
 from testbed.softswitch.server.arrays import integers, store
 
 PROGRAMS = Path(__file__).parent / "programs"
@@ -178,6 +178,14 @@ def test_wide_parameters(run: Callable[[Json], Switch], width: int) -> None:
         assert out == value.to_bytes(width // 8, "big") + bytes([port])
         entry = next(e for e in table.entries() if e.handle == handle)
         assert entry.params == (7, value, port)
+
+
+@pytest.mark.parametrize("width", [8, 64, 100, 136])
+@pytest.mark.parametrize("op", ["assign", "modify_field", "add_to_field"])
+def test_a_parameter_is_not_assigned_to(run: Callable[[Json], Switch], op: str, width: int) -> None:
+    to = {"op": op, "parameters": [{"type": "runtime_data", "value": 0}, field("x")]}
+    with pytest.raises(UnsupportedProgram, match="assignment to a (runtime_data|local)"):
+        run(program([["x", width, False], ["pad", -width % 8, False]], [to], (("v", width),)))
 
 
 @pytest.mark.parametrize("width", [136, 256, 512, 1000])
