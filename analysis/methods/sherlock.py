@@ -114,9 +114,9 @@ def _ferret(most, jle, best, state):
     values = np.zeros(most + 1)
     value, top = 0.0, 0.0
     best[:] = False
-    depth, fresh = 0, True
+    depth, unexplored = 0, True
     while depth >= 0:
-        if fresh:
+        if unexplored:
             for c in range(following[depth], n):
                 gain = delta[c] if jle else gain_of(c, listed, failed)
                 if value + gain + prior[c] > top + BETTER:
@@ -133,7 +133,7 @@ def _ferret(most, jle, best, state):
                 else:
                     step(c, listed, failed)
                 value = values[depth]
-            fresh = False
+            unexplored = False
             continue
         values[depth] = value
         gain = delta[c] if jle else gain_of(c, listed, failed)
@@ -146,5 +146,5 @@ def _ferret(most, jle, best, state):
         following[depth] = c + 1
         depth += 1
         following[depth] = c + 1
-        fresh = True
+        unexplored = True
     return top

@@ -186,8 +186,8 @@ def epochs(
         data["rules"] = np.bincount(rules["epoch"], minlength=n).tolist()
         keys = [rules[name] for name in ("flow_lo", "flow_hi", "epoch")]
         order = np.lexsort(keys)
-        fresh = np.any([np.diff(key[order]) != 0 for key in keys], axis=0)
-        first = order[np.append(True, fresh)[: len(order)]]
+        is_new = np.any([np.diff(key[order]) != 0 for key in keys], axis=0)
+        first = order[np.append(True, is_new)[: len(order)]]
         data["flows"] = np.bincount(rules["epoch"][first], minlength=n).tolist()
     if len(drops) and data["ms"]:
         data["drops"] = _drops(run, drops, links, int(data["ms"]))

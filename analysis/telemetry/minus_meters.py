@@ -321,9 +321,9 @@ def _find(keys: LongArray, wanted: LongArray) -> tuple[BoolArray, LongArray]:
 def _number(high: WordArray, low: WordArray) -> LongArray:
     """Return numbers from 0 for 104-bit IDs, equal for equal IDs: int64[N]."""
     order = np.lexsort((low, high))
-    fresh = (np.diff(high[order]) != 0) | (np.diff(low[order]) != 0)
+    is_new = (np.diff(high[order]) != 0) | (np.diff(low[order]) != 0)
     number = np.empty(len(order), np.int64)
-    number[order] = np.concatenate(([0], np.cumsum(fresh)))[: len(order)]
+    number[order] = np.concatenate(([0], np.cumsum(is_new)))[: len(order)]
     return number
 
 

@@ -101,11 +101,11 @@ def pick_backend(
     Raises:
         ValueError: There is no sudo (one line).
     """
-    may, reason = root_available(), ""
+    has_root, reason = root_available(), ""
     if backend == "auto":
-        choice = choose_backend(switches(), sudo or (may and os.geteuid() != 0))
+        choice = choose_backend(switches(), sudo or (has_root and os.geteuid() != 0))
         backend, reason = choice.backend, choice.reason
-    if sudo and not may and backend in REAL_TIME:
+    if sudo and not has_root and backend in REAL_TIME:
         go_through_sudo(given)
     if reason:
         print(f"BACKEND=auto takes {backend}: {reason}", flush=True)

@@ -372,10 +372,10 @@ def _own_losses(drops: EmulatorDrops) -> str:
     worst = sorted(lost.items(), key=lambda item: -item[1])
     places = ", ".join(f"{packets:,} at {place}" for place, packets in worst[:_PLACES_NAMED])
     more = len(worst) - _PLACES_NAMED
-    also = f" and at {more} more places" if more > 0 else ""
+    elsewhere = f" and at {more} more places" if more > 0 else ""
     return (
         f"the emulator itself lost {sum(lost.values()):,} packets, which no fault took: "
-        f"{places}{also}: use a smaller LOAD"
+        f"{places}{elsewhere}: use a smaller LOAD"
     )
 
 

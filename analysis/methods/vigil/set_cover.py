@@ -154,10 +154,10 @@ def max_coverage(routing: Routing) -> Cover:
         order = np.lexsort((most, -packets[most], -every[most], -lost[most]))
         link = int(most[order[0]])
         weight[link] = left[link]
-        fresh = on[link][unexplained[on[link]]]
-        unexplained[fresh] = False
-        left -= np.asarray(rows[fresh].sum(axis=0), np.int64)
-        lost -= np.asarray(rows[fresh].T @ routing.lost[fresh], np.int64)
+        newly_explained = on[link][unexplained[on[link]]]
+        unexplained[newly_explained] = False
+        left -= np.asarray(rows[newly_explained].sum(axis=0), np.int64)
+        lost -= np.asarray(rows[newly_explained].T @ routing.lost[newly_explained], np.int64)
     chosen = weight > 0
     return Cover(routing.links[chosen], weight[chosen], proven=False)
 

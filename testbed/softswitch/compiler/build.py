@@ -77,8 +77,8 @@ def _identity_file(command: tuple[str, ...], folder: Path) -> Path | None:
     kinds = re.findall(
         r"^(?:vendor_id|cpu family|model|flags|CPU .*|Features)\s*:.*", processor, re.M
     )
-    told = (command, os.path.realpath(command[0]), found.st_size, found.st_mtime_ns, kinds)
-    name = hashlib.sha256(repr(told).encode()).hexdigest()[:40]
+    compiler = (command, os.path.realpath(command[0]), found.st_size, found.st_mtime_ns, kinds)
+    name = hashlib.sha256(repr(compiler).encode()).hexdigest()[:40]
     return folder / f"{name}.compiler" if kinds else None
 
 

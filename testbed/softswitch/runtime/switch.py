@@ -13,7 +13,7 @@ from testbed.softswitch.errors import SoftSwitchError, SwitchFault, unknown_name
 from testbed.softswitch.runtime.action_profiles import ActionProfile
 from testbed.softswitch.runtime.encoding import number
 from testbed.softswitch.runtime.instance import METER, Instance, MeterRates, get_meter, set_meter
-from testbed.softswitch.runtime.later import np
+from testbed.softswitch.runtime.lazy_numpy import np
 from testbed.softswitch.runtime.program import MAX_OUT, BatchOut, DigestInfo, Program, Result
 from testbed.softswitch.runtime.tables import Table
 

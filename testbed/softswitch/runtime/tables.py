@@ -29,7 +29,7 @@ from testbed.softswitch.runtime.instance import (
     get_meter,
     set_meter,
 )
-from testbed.softswitch.runtime.later import np
+from testbed.softswitch.runtime.lazy_numpy import np
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

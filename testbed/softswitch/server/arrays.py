@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from testbed.softswitch.runtime.instance import MeterRates
-from testbed.softswitch.runtime.later import np
+from testbed.softswitch.runtime.lazy_numpy import np
 from testbed.softswitch.runtime.switch import Switch
 from testbed.softswitch.server.config import ArrayConfig
 from testbed.softswitch.server.messages import (

@@ -25,7 +25,7 @@ import p4.config.v1.p4info_pb2 as _p4info
 import p4.v1.p4data_pb2 as _p4data
 import p4.v1.p4runtime_pb2 as _p4runtime
 
-from testbed.softswitch.runtime.later import np
+from testbed.softswitch.runtime.lazy_numpy import np
 from testbed.softswitch.server import limits
 
 if TYPE_CHECKING:

@@ -223,10 +223,10 @@ class Ageing:
                 idle = reader.state.idle_ns(stored)
                 left = stored.timeout_ns - idle
                 if left > 0:
-                    stored.told = False
+                    stored.idle_reported = False
                     due = left if due is None else min(due, left)
-                elif not stored.told:
-                    stored.told = True
+                elif not stored.idle_reported:
+                    stored.idle_reported = True
                     reader.fill(stored, message.table_entry.add())
                 if left <= 0:  # it may be hit again and then be idle anew
                     due = stored.timeout_ns if due is None else min(due, stored.timeout_ns)

@@ -64,7 +64,7 @@ class Stored:
     controller_metadata: int = 0
     timeout_ns: int = 0  # 0: none
     since_us: int = 0  # when it was written
-    told: bool = False  # of its being idle
+    idle_reported: bool = False
 
 
 def dont_care(kind: int, width: int) -> Any:
@@ -343,7 +343,7 @@ class TableState:
             return
         known.metadata, known.controller_metadata = entry.metadata, entry.controller_metadata
         known.timeout_ns, known.since_us = entry.idle_timeout_ns, self.ports.now_us()
-        known.told = False
+        known.idle_reported = False
         if self.config.meter:
             self.set_meter(known, rates)
         if entry.HasField("counter_data"):

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from testbed.softswitch.runtime.instance import USED
-from testbed.softswitch.runtime.later import np
+from testbed.softswitch.runtime.lazy_numpy import np
 from testbed.softswitch.runtime.tables import MAX_PRIORITY
 from testbed.softswitch.server.arrays import ENTITIES, counts, fill_config, meter_config
 from testbed.softswitch.server.config import (

@@ -12,10 +12,10 @@ if TYPE_CHECKING:
     import numpy as np
 else:
 
-    class _Later:
+    class _LazyNumpy:
         def __getattr__(self, name: str) -> Any:
             import numpy
 
             return getattr(numpy, name)
 
-    np = _Later()
+    np = _LazyNumpy()
