@@ -384,7 +384,9 @@ class Verdict:
             ValueError: The truth is not known.
         """
         if self.truth is None:
-            raise UserError("telemetry from elsewhere has no score: its faulty links are not known")
+            raise UserError(
+                "telemetry from files has no score, because its faulty links are not known"
+            )
         fabric = self.telemetry.topology
         own = self.diagnosis
         return score(own.flagged, self.truth, fabric, own.tells)[own.native]

@@ -99,7 +99,7 @@ def _missed(budgets: Mapping[str, Use], config: Mapping[str, Any]) -> str:
         return ""
     return (
         f"targets missed: reached are {' and '.join(missed)} of segments and epochs, and the "
-        "controller goes on asking for flows that are not there: use smaller targets, a smaller "
+        "controller asks for more flows than exist: use smaller targets, a smaller "
         "ETA, a longer EPOCH_MS or more LOAD"
     )
 

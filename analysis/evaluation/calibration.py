@@ -201,7 +201,7 @@ def _f1(diagnosis: Diagnosis, case: Case) -> float:
 def _some(settings: Iterable[Setting | None]) -> list[Setting]:
     found = [setting for setting in settings if setting is not None]
     if not found:
-        raise UserError("no setting of the grid is one that the method takes")
+        raise UserError("the method accepts no setting of the grid")
     return found
 
 

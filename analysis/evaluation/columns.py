@@ -41,24 +41,28 @@ class Cell:
 
 
 _COLUMNS = (
-    Column("method", "* tells no direction: scored on undirected links, the others on directed"),
-    Column("prec", "precision: of the links blamed, the share that is faulty; – if none is blamed"),
-    Column("rec", "recall: of the faulty links observed, the share that is blamed"),
-    Column("F1", "harmonic mean of both; where none is blamed 1 if none is faulty, else 0"),
-    Column("acc", "accuracy: of the links observed, the share judged rightly"),
+    Column(
+        "method",
+        "* cannot tell directions: it is scored on undirected links, the others on directed ones",
+    ),
+    Column("prec", "precision: the share of the blamed links that are faulty; – if none is blamed"),
+    Column("rec", "recall: the share of the observed faulty links that are blamed"),
+    Column("F1", "harmonic mean of both; if none is blamed, 1 if none is faulty, else 0"),
+    Column("acc", "accuracy: the share of the observed links with a right verdict"),
     Column("miss", "faulty links not blamed"),
     Column("wrong", "healthy links blamed"),
-    Column("F1u", "F1 on undirected links, for all"),
+    Column("F1u", "F1 on undirected links, for all methods"),
     Column("sec", "seconds of diagnosis"),
     Column("data", "bytes of telemetry collected"),
     Column("probes", "packets sent to measure"),
-    Column("fed", "of what its measurements asked for, the share that they got; ! starved"),
+    Column("fed", "the share that its measurements got of their requests; ! starved"),
 )
 
 
 _CLASSES = Column(
     "F1c",
-    "F1 of classes of links that no observation separates: one is found if a faulty link is in it",
+    "F1 of classes of links that no observation separates: a class is found if it has a faulty "
+    "link",
 )
 _AFTER_F1 = 4
 
@@ -73,7 +77,7 @@ def columns(summary: Mapping[str, Any]) -> list[Column]:
     if "lost_links" in summary:
         count = len(summary["lost_links"])
         meaning = (
-            f"F1 against the {count} directed links that really lost packets, by faults or not"
+            f"F1 against the {count} directed links that really lost packets, whatever the cause"
         )
         found.insert(_place_of_lost(summary), Column("F1l", meaning))
     return found

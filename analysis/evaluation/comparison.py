@@ -67,10 +67,10 @@ MEANS = (
     Column("F1", "harmonic mean of precision and recall"),
     Column(
         "precision",
-        "of the links blamed, the share that is faulty; n/m: of m runs only n have the figure, as "
-        "no other blamed a link (precision) or observed a faulty one (recall, F1)",
+        "the share of the blamed links that are faulty; n/m: only n of m runs have the figure, "
+        "as the others blamed no link (precision) or observed no faulty one (recall, F1)",
     ),
-    Column("recall", "of the faulty links, the share that is blamed"),
+    Column("recall", "the share of the faulty links that are blamed"),
     Column("AP", "average precision of the ranking"),
     Column("F1u", "all on undirected links"),
     Column("sec", "diagnosis"),
@@ -290,8 +290,8 @@ def _limits(rows: Rows) -> Iterator[str]:
         f1, of_classes = (mean_of(own[figure]) for figure in ("f1", "class_f1"))
         if abs(f1 - of_classes) > 5e-4:
             yield (
-                f"{plain(name)}: F1 is {of_classes:.3f} if a class of links that nothing tells "
-                "apart is found where a faulty link is in it"
+                f"{plain(name)}: F1 is {of_classes:.3f} if a class of indistinguishable links is "
+                "found when it has a faulty link"
             )
         if unseen := int(np.sum(own["unobserved"])):
             faulty = int(np.sum(own["faulty"]))
@@ -317,8 +317,9 @@ def no_test(rows: Rows) -> str:
         return ""
     name = plain(max(others, key=lambda name: f1[name]))
     return (
-        f"no test: blaming whatever lost a packet has F1 {own:.3f}, and the best method, {name}, "
-        f"{best:.3f}; more NOISE, or fainter faults, would tell methods apart"
+        "this setting is no test: blaming every link that may have lost a packet has F1 "
+        f"{own:.3f}, and the best method, {name}, "
+        f"{best:.3f}; use more NOISE or fainter faults to tell methods apart"
     )
 
 
@@ -394,7 +395,7 @@ def _plot_curves(axes: Axes, rows: Rows, names: Sequence[str]) -> None:
     if axes.lines:
         axes.legend(fontsize=8, loc="lower left", framealpha=0.9)
     else:
-        said = "no link was faulty in any run:\nnothing to recall"
+        said = "no link was faulty in any run:\nrecall has no meaning"
         axes.text(0.5, 0.5, said, ha="center", va="center")
 
 

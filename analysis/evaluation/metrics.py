@@ -83,7 +83,7 @@ def score(
     """
     for name, links in (("flagged", flagged), ("truth", truth)):
         if len(links) and (links.min() < 0 or links.max() >= topology.n_links):
-            raise UserError(f"{name} has ids that are no link of {topology.title}")
+            raise UserError(f"{name} has numbers that are no links of {topology.title}")
     tells = tells or Identifiability.everything(topology.n_links)
     return {
         "directed": _score(np.unique(flagged), np.unique(truth), tells),
@@ -120,7 +120,7 @@ def device_score(
     """
     for name, switches in (("blamed", blamed), ("truth", truth)):
         if len(switches) and (switches.min() < 0 or switches.max() >= topology.n_switches):
-            raise UserError(f"{name} has ids that are no switch of {topology.title}")
+            raise UserError(f"{name} has numbers that are no switches of {topology.title}")
     every = Identifiability.everything(topology.n_switches)
     return _score(np.unique(blamed), np.unique(truth), every)
 

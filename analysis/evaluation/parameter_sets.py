@@ -143,5 +143,5 @@ def write_set(path: Path, content: Calibrated) -> None:
 
 def _read(path: Path) -> Calibrated:
     absent = f"PARAMETERS={path}: no such file: use default, paper or a file"
-    empty = "it holds no parameters: use methods: {NAME: {parameters: ...}}"
+    empty = "it has no parameters: use methods: {NAME: {parameters: ...}}"
     return read_yaml(path, absent, empty).valid(Calibrated)

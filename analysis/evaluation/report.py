@@ -266,7 +266,7 @@ def capture_line(capture: Mapping[str, Any]) -> str:
     timing = [
         *([f"{pause} {capture['pauses_s']:,.1f} s {cut}"] if pauses else []),
         *([f"stretched {factor:,.3g} times"] if factor > 1 else []),
-        *([f"squeezed {1 / factor:,.3g} times"] if factor < 1 else []),
+        *([f"compressed {1 / factor:,.3g} times"] if factor < 1 else []),
     ]
     share = "" if capture["share"] == 1 else f" ({100 * capture['share']:.2g} % of the file)"
     parts = [

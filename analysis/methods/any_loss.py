@@ -58,7 +58,9 @@ class AnyLoss(Method):
             sums = counts.sent.sum(axis=0), counts.lost.sum(axis=0)
             found.append(Probes(counts.segments.paths, *sums))
         if not found:
-            raise MissingTelemetry(f"{self.name} needs segments or probes: all are missing")
+            raise MissingTelemetry(
+                f"{self.name} needs segments or probes, and the telemetry has neither"
+            )
         return found
 
     def infer(self, data: Sequence[Probes], fabric: Fabric, /) -> Diagnosis:

@@ -333,8 +333,8 @@ def with_unseen(
         if len(silent):
             names = some_of([fabric.link_names[link] for link in silent.tolist()])
             said.append(
-                f"silent: by ECMP's share the segments over {names} should count packets, and "
-                "count none, as where a link or switch loses all"
+                f"silent: by ECMP the segments over {names} should count packets, but count "
+                "none; a link or switch may lose all of them"
             )
     return replace(diagnosis, remarks=(*diagnosis.remarks, *filter(None, said)))
 

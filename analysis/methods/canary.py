@@ -82,7 +82,7 @@ class Canary(Method):
             "III-F, step 2-1",
             '"One may use" equation 4, a logarithm, to map a range to [0, 0.8].',
             "The range is mapped linearly.",
-            "The authors' simulator does so (HPCC724/Canary_FaultDiag, commit 2f11493).",
+            "The authors' simulator maps it so (HPCC724/Canary_FaultDiag, commit 2f11493).",
             "the authors",
         ),
     )

@@ -41,7 +41,9 @@ def method_files(names: list[str]) -> dict[str, Path]:
     found: dict[str, Path] = {}
     for path in (Path(name) for name in names if name.endswith(SUFFIX)):
         if found.setdefault(path.name, path) != path:
-            raise UserError(f"{found[path.name]} and {path}: rename one, or tables mix them up")
+            raise UserError(
+                f"{found[path.name]} and {path}: rename one, because tables would mix them up"
+            )
     return found
 
 
@@ -65,7 +67,7 @@ def _constructor_in(path: Path, changed: int) -> Callable[..., Localizer]:
     module = _file(path).load()
     if hasattr(module, "METHOD"):
         if not _is_method(module.METHOD):
-            raise MethodFileError(f"METHOD of {path} is no class with {', '.join(FACE)}")
+            raise MethodFileError(f"METHOD of {path} must be a class with {', '.join(FACE)}")
         return module.METHOD
     own = [value for value in vars(module).values() if _is_method(value)]
     there: list[Any] = [value for value in own if value.__module__ == module.__name__]
@@ -73,7 +75,9 @@ def _constructor_in(path: Path, changed: int) -> Callable[..., Localizer]:
         return there[0]
     if there:
         names = [each.__name__ for each in there]
-        raise MethodFileError(f"{path} has the methods {', '.join(names)}: say METHOD = {names[0]}")
+        raise MethodFileError(
+            f"{path} has the methods {', '.join(names)}: choose one with METHOD = {names[0]}"
+        )
     raise MethodFileError(
         f"{path} has no method: write a class with {', '.join(FACE)}, as "
         "docs/reference/methods.md shows"
@@ -143,10 +147,10 @@ def _check(diagnosis: Any, n_links: int) -> None:
     if not isinstance(diagnosis, Diagnosis):
         raise MethodFileError(f"localize() returns {repr(diagnosis)[:60]}: return a Diagnosis")
     if diagnosis.native not in ("directed", "undirected"):
-        raise MethodFileError(f"native={diagnosis.native!r}: say 'directed' or 'undirected'")
+        raise MethodFileError(f"native={diagnosis.native!r}: use 'directed' or 'undirected'")
     flagged = np.asarray(diagnosis.flagged)
     if flagged.ndim != 1 or (len(flagged) and flagged.dtype.kind not in "iu"):
-        raise MethodFileError("flagged is no list of link numbers")
+        raise MethodFileError("flagged must be a list of link numbers")
     if (np.diff(flagged) <= 0).any() or (
         len(flagged) and not 0 <= flagged[0] <= flagged[-1] < n_links
     ):

@@ -96,9 +96,9 @@ class NetBouncer(Method):
             "lucky_share",
             0.2,
             "4.4 and figure 3",
-            "A device is bad if not one path through it is good.",
+            "A device is bad if no path through it is good.",
             "It is bad if no more than a fifth of the paths through it are good.",
-            "Of many paths through a failed device some may let all packets through.",
+            "Some of the many paths through a failed device may lose nothing.",
         ),
         Change(
             "noise",
@@ -106,9 +106,9 @@ class NetBouncer(Method):
             True,
             "figure 3, line 14",
             "A path is good if its success probability is 1.",
-            "It is good if it lost no more than its links may at the link threshold.",
-            "With many packets a path, background loss leaves no path without a loss, and every "
-            "device would be bad.",
+            "It is good if it lost no more than healthy links may lose (the link threshold).",
+            "With many packets per path, background loss hits every path, and every device would "
+            "be bad.",
         ),
         Change(
             "links",
@@ -117,7 +117,7 @@ class NetBouncer(Method):
             "6.3",
             "Bad devices are found first, and paths through them left out.",
             "They are not looked for (figure 6: w/o DFD).",
-            "What the paper compares with.",
+            "The paper compares with it.",
             "the paper",
         ),
         Change(
@@ -127,7 +127,7 @@ class NetBouncer(Method):
             "6.4",
             "The regulariser is x (1 - x).",
             "It is -x.",
-            "What the paper compares with.",
+            "The paper compares with it.",
             "the paper",
         ),
         Change(
@@ -137,7 +137,7 @@ class NetBouncer(Method):
             "5.2 and 6.4",
             "The squared error of path success is minimised.",
             "That of its logarithm is, a convex problem.",
-            "What the paper compares with.",
+            "The paper compares with it.",
             "the paper",
         ),
     )

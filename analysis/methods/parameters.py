@@ -206,7 +206,7 @@ def _value(name: str, parameter: str, given: Any, constructor: Callable[..., Loc
             kind, _JOINED.split(text) if lists else text, f"{name}:{parameter}={text}"
         )
     except PydanticSchemaGenerationError:
-        raise UserError(f"{name}: {parameter} cannot be said in words") from None
+        raise UserError(f"{name}: {parameter} cannot be given on the command line") from None
     if isinstance(value, float) and math.isnan(value):
         raise UserError(f"{name}:{parameter}={text}: it should be a number")
     return value

@@ -163,7 +163,7 @@ def _units(classes: Sequence[tuple[LongArray, LongArray]], n_links: int) -> Unit
     mark, first = np.zeros(n_links, np.uint64), 1
     for links, number in classes:
         if mark[links].any():
-            raise TableError("two parts have a link in common: give these in one file")
+            raise TableError("two parts have a link in common: put them into one file")
         mark[links] = number + first
         first += int(number.max(initial=-1)) + 1
     return Units.of(mark)

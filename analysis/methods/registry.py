@@ -186,7 +186,7 @@ def _constructed(
                 raise
             raise UserError(f"{name}:{in_words(given)}: {error}") from None
         if method.name != name:
-            raise UserError(f"{name}:{in_words(given)}: that is {method.name}: give it this name")
+            raise UserError(f"{name}:{in_words(given)}: use its name {method.name}")
         return method
     try:
         method = constructor(**given)
@@ -194,7 +194,9 @@ def _constructed(
         raise _broken(name, error) from None
     lacking = [face for face in FACE if not callable(getattr(method, face, None))]
     if lacking:
-        raise UserError(f"method {name!r} of {_package(name)} is none: it has no {lacking[0]}()")
+        raise UserError(
+            f"method {name!r} of {_package(name)} cannot be used: it has no {lacking[0]}()"
+        )
     return method
 
 
@@ -239,7 +241,7 @@ def _known(named: NamedMethod, parameters: Parameters) -> NamedMethod:
     if named.name.endswith(SUFFIX):
         if (file := Path(named.name).name) in parameters.files:
             return NamedMethod(file, named.words)
-        raise UserError(f"{named.name}: a method file is run only where METHODS= names it")
+        raise UserError(f"{named.name}: a method file runs only if METHODS= names it")
     name, known = ALIASES.get(named.name, named.name), method_names()
     if name in known:
         return NamedMethod(name, named.words)
@@ -252,7 +254,7 @@ def _known(named: NamedMethod, parameters: Parameters) -> NamedMethod:
             raise UserError(f"{named.name}: {error}") from None
     guess = nearest(name, known) if name else "a name is missing"
     guess = "" if guess.startswith("choose") else f"{guess} "
-    raise UserError(f"no method {name!r}: {guess}known are {', '.join(known)}, or all")
+    raise UserError(f"there is no method {name!r}: {guess}use {', '.join(known)}, or all")
 
 
 def constructor_of(name: str, parameters: Parameters = DEFAULTS) -> Callable[..., Localizer]:
@@ -277,7 +279,7 @@ def constructor_of(name: str, parameters: Parameters = DEFAULTS) -> Callable[...
 
 def _broken(name: str, error: Exception) -> UserError:
     reason = f"{type(error).__name__}: {error}"
-    return UserError(f"method {name!r} of {_package(name)} does not load: {reason}")
+    return UserError(f"method {name!r} of {_package(name)} cannot be loaded: {reason}")
 
 
 def _package(name: str) -> str:
@@ -294,5 +296,5 @@ def _registered_on(path: tuple[str, ...]) -> dict[str, EntryPoint]:
     del path
     found = {point.name: point for point in entry_points(group=GROUP)}
     for name in found.keys() & (METHODS.keys() | ON_REQUEST.keys() | ALIASES.keys()):
-        raise UserError(f"the entry point {found[name].value} takes the name of {name}: rename it")
+        raise UserError(f"the entry point {found[name].value} has the name of {name}: rename it")
     return found

@@ -97,7 +97,7 @@ def ferret(model: FlockModel, max_failures: int, *, jle: bool) -> tuple[BoolArra
         ValueError: The model has pairs of ToRs whose paths are not listed.
     """
     if len(model.pairs.bad):
-        raise ValueError("Sherlock's search is for listed path sets")
+        raise ValueError("Sherlock's search needs listed path sets")
     search = Search(model)
     best = np.zeros(model.n_components, np.bool_)
     value = _ferret(max_failures, jle, best, search.state)

@@ -38,7 +38,9 @@ def signatures(
         UserError: A flow has more than 65,536 packets, so that its IP IDs would repeat.
     """
     if len(packets) and int(packets.max()) > 1 << 16:
-        raise UserError(f"a flow of {int(packets.max()):,} packets has IP IDs for 65,536")
+        raise UserError(
+            f"a flow of {int(packets.max()):,} packets is too large: IP IDs number 65,536"
+        )
     flow = np.repeat(np.arange(len(hi)), packets)
     start = np.cumsum(packets) - packets
     ip_id = (np.arange(len(flow)) - start[flow]).astype(np.uint64)

@@ -102,10 +102,10 @@ class Identifiability:
             return ""
         feeds = "; ".join(dict.fromkeys(UNSEEN[name] for name in reads))
         if len(links) == len(names):
-            return f"nothing was measured, so this is no verdict: {feeds}"
+            return f"nothing was measured, so there is no verdict: {feeds}"
         some = some_of([names[link] for link in links])
         return (
-            f"not observed, and neither healthy nor faulty: {len(links)} of {len(names)} links "
+            f"not observed, so neither healthy nor faulty: {len(links)} of {len(names)} links "
             f"({some}): {feeds}"
         )
 

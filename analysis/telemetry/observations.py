@@ -154,7 +154,7 @@ def _flows(
     known, paths = np.zeros(0, np.int64), Paths(np.zeros(1, np.int64), np.zeros(0, np.int32))
     if "INT" in kinds:
         if "path" not in flows:
-            raise MissingTelemetry("INT needs the path of each flow: this run has recorded none")
+            raise MissingTelemetry("INT needs the path of every flow, but this run recorded none")
         known = np.flatnonzero(used)
         paths = flows["path"].take(known)
     elif "A2" in kinds:

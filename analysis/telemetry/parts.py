@@ -75,7 +75,9 @@ def read_part(path: Path, fabric: Fabric) -> SegmentCounts:
     epochs = (len(data.column_names) - 1) // 2
     named = [f"{name}-{epoch}" for epoch in range(epochs) for name in ("sent", "lost")]
     if not epochs or sorted(data.column_names) != sorted(["path", *named]):
-        raise TableError(f"{path} is no part: path, sent-0, lost-0 and so on are its columns")
+        raise TableError(
+            f"{path} is not a part: it needs the columns path, sent-0, lost-0 and so on"
+        )
     counts = [
         Column(name, "int64", "packets of an epoch", low=0, high=COUNT_LIMIT) for name in named
     ]

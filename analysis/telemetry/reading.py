@@ -92,7 +92,9 @@ def _switches(table: Table, column: str, fabric: Fabric) -> LongArray:
     switch = np.array([known.get(name, -2) for name in names] + [-1])[code]
     for row in np.flatnonzero((switch == -2) | (switch >= fabric.n_tors))[:1]:
         name = names[code[row]]
-        what = "no switch of the fabric" if switch[row] == -2 else "no ToR (a switch of tier 0)"
+        what = (
+            "not a switch of the fabric" if switch[row] == -2 else "not a ToR (a switch of tier 0)"
+        )
         raise table.fail(int(row), f"{column} {shown(name)} is {what}")
     return switch
 
@@ -101,7 +103,7 @@ def _path_sets(table: Table, numbered: NumberedFabric) -> tuple[LongArray, PathS
     """Return the number of each row's path set, int64[rows], -1 if none is given, and all path
     sets, whether they are given by links or by nodes."""
     by_link, by_node = table.given("paths"), table.given("nodes")
-    table.refuse(by_link & by_node, "both paths and nodes are given: one of them is enough")
+    table.refuse(by_link & by_node, "both paths and nodes are given: give one of them")
     parts = []
     for name, to_links in (("paths", _from_links), ("nodes", _from_nodes)):
         nested = table.values(name)
@@ -136,7 +138,7 @@ def _from_nodes(
     node = np.array([known.get(name, -1) for name in nested.names], np.int64)[nested.values]
     for entry in np.flatnonzero(node < 0)[:1]:
         name = nested.names[nested.values[entry]]
-        raise table.fail(int(row[entry]), f"node {shown(name)} is no switch of the fabric")
+        raise table.fail(int(row[entry]), f"node {shown(name)} is not a switch of the fabric")
     # An entry that ends its path has no next node.
     last = np.zeros(len(node), np.bool_)
     ends = np.cumsum(nested.length) - 1
@@ -223,7 +225,9 @@ def _counts(table: Table, kind: LongArray) -> tuple[LongArray, LongArray, LongAr
     table.refuse(~given["sent"] & ~connection, "sent is missing")
     table.refuse(given["epoch"] & ~segment, "only segment rows have an epoch")
     counted = active | segment
-    table.refuse(counted & given["retransmissions"], "only hosts see retransmissions: give lost")
+    table.refuse(
+        counted & given["retransmissions"], "only hosts observe retransmissions: give lost"
+    )
     table.refuse(counted & ~given["lost"], "lost is missing")
     table.refuse(
         given["lost"] & given["retransmissions"], "both lost and retransmissions are given"
@@ -263,7 +267,7 @@ def _flows(columns: _Columns) -> Flows | None:
     if nowhere.any():
         row = int(rows[np.argmax(nowhere)])
         ends = (fabric.switch_names[end[row]] for end in (columns.src, columns.dst))
-        raise columns.table.fail(row, f"no path goes up and down from {' to '.join(ends)}")
+        raise columns.table.fail(row, f"no path goes up and then down from {' to '.join(ends)}")
     return flows
 
 

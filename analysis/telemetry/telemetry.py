@@ -71,7 +71,7 @@ class Flows:
         _check_counts("flows", self.sent, self.lost)
         _check_column("flows", "path_set", self.path_set, len(self.sent))
         outside = (self.path_set < 0) | (self.path_set >= len(self.sets))
-        _refuse("flows", outside, f"path_set is none of the {len(self.sets)} sets")
+        _refuse("flows", outside, f"path_set must be one of the {len(self.sets)} sets")
         sets = self.listed
         _check_paths("flows' path sets", sets.paths, len(sets.paths))
         _check_pointers("flows' path sets", sets.ptr, len(sets.paths))
@@ -81,7 +81,11 @@ class Flows:
         if self.rtt_ms is not None:
             if self.rtt_ms.shape != self.sent.shape or self.rtt_ms.dtype != np.float64:
                 raise UserError(f"flows: rtt_ms must be float64[{len(self)}]")
-            _refuse("flows", ~(self.rtt_ms >= 0) | np.isinf(self.rtt_ms), "rtt_ms is no time")
+            _refuse(
+                "flows",
+                ~(self.rtt_ms >= 0) | np.isinf(self.rtt_ms),
+                "rtt_ms must be finite and not negative",
+            )
 
     @classmethod
     def of(
@@ -227,7 +231,7 @@ class Telemetry:
             for column in ("src_tor", "dst_tor"):
                 tor = getattr(self.connections, column)
                 outside = (tor < 0) | (tor >= self.topology.n_tors)
-                _refuse("connections", outside, f"{column} is no ToR")
+                _refuse("connections", outside, f"{column} must be a ToR")
         if self.flows is not None:
             self._check_links("flows' path sets", self.flows.listed.paths)
         for name in ("probes", "detector", "connections"):
@@ -338,4 +342,4 @@ def _check_paths(name: str, paths: Paths, n: int) -> None:
 def _check_pointers(name: str, ptr: LongArray, n: int) -> None:
     if ptr[0] != 0 or ptr[-1] != n:
         raise UserError(f"{name}: the path pointers do not match the links")
-    _refuse(name, np.diff(ptr) < 0, "the path pointers fall")
+    _refuse(name, np.diff(ptr) < 0, "the path pointers must not decrease")

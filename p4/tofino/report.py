@@ -85,7 +85,8 @@ def find_compiler() -> Compiler:
         version = _output("p4c", "--version").strip()
         return Compiler(("p4c", *target), re.sub(r" BUILD: \w+", "", version))
     raise ValueError(
-        "no compiler for Tofino on the PATH: build p4c (https://github.com/p4lang/p4c) with "
+        "there is no compiler for Tofino on the PATH: build p4c (https://github.com/p4lang/p4c) "
+        "with "
         "-DENABLE_TOFINO=ON, or take bf-p4c from an SDE"
     )
 

@@ -28,17 +28,17 @@ def _methods() -> list[str]:
 
 RunArgument = Annotated[Path, typer.Argument(help="Directory of a finished run.")]
 TrustOption = Annotated[
-    bool, typer.Option("--trust", help="Read what was changed after the run, too.")
+    bool, typer.Option("--trust", help="Read a run that was changed afterwards, too.")
 ]
 
 WatchOption = Annotated[
     bool,
-    typer.Option("--watch", help="Show it in a browser of this machine while it goes on."),
+    typer.Option("--watch", help="Show the run in a browser of this machine while it runs."),
 ]
 
 SudoOption = Annotated[
     bool,
-    typer.Option("--sudo", help="Bring up networks of real packets through sudo."),
+    typer.Option("--sudo", help="Use sudo to bring up networks of real packets."),
 ]
 
 ScenarioOption = Annotated[
@@ -71,7 +71,7 @@ ParametersOption = Annotated[
     str,
     typer.Option(
         help="Parameters of the methods: default, paper (as the papers print them), or a file of "
-        "canary calibrate. What stands in a method's name wins.",
+        "canary calibrate. Parameters in a method's name override it.",
         autocompletion=lambda: ["default", "paper"],
     ),
 ]

@@ -11,7 +11,7 @@ from __future__ import annotations
 from scenarios.experiment.settings import Setting, described
 from testbed.record.measurements import BUDGETS, MEASUREMENTS, Budget
 
-_HEAD = ("it", "what", "for each", "how many", "option", "from", "what feeds a starved method")
+_HEAD = ("it", "what", "for each", "how many", "option", "from", "what gives a starved method more")
 
 
 def render() -> str:
@@ -36,7 +36,7 @@ def _row(each: Budget, settings: dict[str, Setting]) -> tuple[str, ...]:
 def _default(setting: Setting) -> str:
     """Return the default of a setting, with those of backends that have their own."""
     if setting.name == "traces_per_s":
-        return "as theorem 1 allows for `ICMP_PER_S`"
+        return "what theorem 1 allows for `ICMP_PER_S`"
     own = [f"{backend} {value:g}" for backend, value in setting.on.items()]
     return ", ".join([f"{setting.default:g}", *own])
 

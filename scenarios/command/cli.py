@@ -91,10 +91,10 @@ def _calibrated() -> list[str]:
 def start(
     ctx: typer.Context,
     version: Annotated[
-        bool, typer.Option("--version", help="Print the version, and that of the record.")
+        bool, typer.Option("--version", help="Print the version of the program and of the record.")
     ] = False,
     debug: Annotated[
-        bool, typer.Option("--debug", help="Show where in the code a mistake was found, too.")
+        bool, typer.Option("--debug", help="Show the traceback of a user's error, too.")
     ] = False,
 ) -> None:
     """Break links of a fat-tree that runs the Canary P4 program, and see who finds them."""
@@ -186,7 +186,7 @@ def analyze(
 def show(
     run_dir: Annotated[Path, typer.Argument(help="Directory of a finished run or comparison.")],
     as_json: Annotated[
-        bool, typer.Option("--json", help="Its figures, for programs: of a run summary.json.")
+        bool, typer.Option("--json", help="Print the figures as JSON, for programs.")
     ] = False,
     trust: TrustOption = False,
 ) -> None:
@@ -218,7 +218,7 @@ def compare(
     ] = None,
     sweep: Annotated[
         str | None,
-        typer.Option(help="Once for each value of a setting: K=4,8,16. [default: none]"),
+        typer.Option(help="One comparison per value of a setting: K=4,8,16. [default: none]"),
     ] = None,
     sudo: SudoOption = False,
 ) -> None:
@@ -262,7 +262,7 @@ def localize(
     cluster: Annotated[
         str | None,
         typer.Option(
-            help="Of parts: an existing Dask cluster, its scheduler's address or file. "
+            help="For parts: an existing Dask cluster, as its scheduler's address or file. "
             "[default: this machine]"
         ),
     ] = None,
@@ -303,10 +303,10 @@ def localize(
 def export(
     run_dir: RunArgument,
     out: Annotated[Path, typer.Option(help="Folder for the two files.")],
-    csv: Annotated[bool, typer.Option("--csv", help="CSV instead of Parquet.")] = False,
+    csv: Annotated[bool, typer.Option("--csv", help="Write CSV instead of Parquet.")] = False,
     parts: Annotated[
         bool,
-        typer.Option("--parts", help="Canary's segments alone, a Parquet file a sub-problem."),
+        typer.Option("--parts", help="Only Canary's segments, a Parquet file per sub-problem."),
     ] = False,
     trust: TrustOption = False,
 ) -> None:
@@ -361,14 +361,14 @@ def calibrate(
     method: Annotated[
         str,
         typer.Option(
-            help="all, or a list; what stands in a name is held: flock:p_bad=0.01.",
+            help="all, or a list; parameters in a name stay fixed: flock:p_bad=0.01.",
             autocompletion=_calibrated,
         ),
     ] = "all",
     train: Annotated[
         list[Path] | None,
         typer.Option(
-            help="A list of training runs, or the directory of a run; several times for several. "
+            help="A list of training runs, or the directory of a run; repeat for several. "
             "[default: scenarios/training.yaml]",
             show_default=False,
         ),
@@ -439,7 +439,7 @@ def main() -> None:
         traceback.print_exc()
         print(DEFECT, file=sys.stderr)
         code = 1
-    exit_on_signals("it was over already")
+    exit_on_signals("it had ended before")
     gc.freeze()  # else the interpreter's exit takes a quarter of a second to visit all objects
     sys.exit(code or 0)
 

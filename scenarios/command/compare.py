@@ -56,7 +56,7 @@ def compare_seeds(
     """Run and print the comparisons that the options of ``canary compare`` ask for; return True if
     a seed failed."""
     if "seed" in given.settings:
-        raise SettingsError("SEED is of one run: use SEEDS=1-20, or a list")
+        raise SettingsError("SEED is for one run: use SEEDS=1-20, or a list")
     every = parse_seeds(seeds)
     named, chosen = choose_methods(methods, parameters, fault_rate)
     if all(each.name != REFERENCE for each in named):
@@ -79,7 +79,7 @@ def compare_seeds(
         return _one(asked, one, out or default_folder(name, one, named, chosen))
     setting, values = parse_sweep(sweep)
     if setting in given.settings:
-        raise SettingsError(f"{setting.upper()} is swept: leave {setting.upper()}= out")
+        raise SettingsError(f"{setting.upper()} is swept: leave out {setting.upper()}=")
     by_value = {value: settings({setting: value}) for value in values}
     given.print_environment()
     first = by_value[values[0]]

@@ -129,7 +129,7 @@ def _kernel() -> Iterator[Finding]:
     ]
     for name, complaint, without in tried:
         if os.geteuid():
-            yield Finding(name, "weak", "only root can try: sudo make doctor")
+            yield Finding(name, "weak", "only root can check: sudo make doctor")
         else:
             said = complaint()
             yield Finding(name, "missing" if said else "good", said or "works", without)

@@ -143,12 +143,12 @@ def _install(root: Path, kind: str) -> None:
     _step(f"the packages of {lock} (about a minute)", install_locked(python, root / lock))
     if _run([python, "-m", "pip", "check", "-q"]) != 0:
         if not kept:
-            raise InstallError(f"canary: the packages of {lock} do not fit together: see above")
-        print("  packages that were added to .venv do not fit: see above", flush=True)
+            raise InstallError(f"canary: the packages of {lock} conflict: see above")
+        print("  packages that were added to .venv conflict: see above", flush=True)
     own = ["install", *PIP, "--no-build-isolation", "-e", str(root)]
     _step("canary itself", [python, "-m", "pip", *own])
     packages = [str(root / package) for package in ("testbed", "analysis", "scenarios")]
-    _step("what is compiled once (a minute or two)", [python, "-m", "compileall", "-q", *packages])
+    _step("compiling once (a minute or two)", [python, "-m", "compileall", "-q", *packages])
     _step(None, [str(venv / "bin" / "canary"), "warm-up"])
 
 

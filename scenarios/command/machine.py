@@ -130,8 +130,8 @@ def clean_net() -> None:
     from testbed.network.processes import ProcessError, clean
 
     if os.geteuid() != 0:
-        raise ProcessError("networks are root's: use sudo")
+        raise ProcessError("only root can remove networks: use sudo")
     cleaned = clean()
     print(ended_in_words(cleaned))
     for runner in cleaned.alive:
-        print(f"process {runner} still runs a network: it is let alone")
+        print(f"process {runner} still runs a network, which is left alone")

@@ -142,7 +142,7 @@ def _check_environment(known: Iterable[str]) -> None:
     for name in sorted(os.environ):
         if name.startswith(PREFIX) and name.removeprefix(PREFIX) not in names:
             said = nearest(name, [PREFIX + each for each in names])
-            raise TyperException(f"there is no option {name}, as the environment has it: {said}")
+            raise TyperException(f"{name} in the environment is not an option: {said}")
 
 
 @cache

@@ -18,7 +18,8 @@ def page(
         bool,
         typer.Option(
             "--over-time",
-            help="Of a run: also what methods say after each epoch, where that takes a while.",
+            help="For a run: also show the verdicts after each epoch if they take a while to "
+            "compute.",
         ),
     ] = False,
     trust: TrustOption = False,

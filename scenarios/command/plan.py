@@ -183,8 +183,8 @@ def _fallen_short(matrix: ProbeMatrix, reached: str) -> list[str]:
         )
     if reached.isdecimal() and int(reached) < matrix.beta:
         found.append(
-            f"beta={matrix.beta} is not reached: some {int(reached) + 1} links that fail together "
-            "lose the same probes as others, whichever paths are chosen"
+            f"beta={matrix.beta} is not reached: with any choice of paths, some "
+            f"{int(reached) + 1} links that fail together lose the same probes as others"
         )
     return found
 

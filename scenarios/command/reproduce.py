@@ -25,7 +25,8 @@ def reproduce(
     fig: Annotated[
         str | None,
         typer.Option(
-            help="A name of the list, several with commas, quick, or all. [default: the list]",
+            help="A name of the list, several names joined by commas, quick, or all. [default: "
+            "print the list]",
             autocompletion=_names,
         ),
     ] = None,
@@ -34,7 +35,7 @@ def reproduce(
         typer.Option(
             min=2,
             max=1000,
-            help="Draws of everything random. [default: 20; 2 to 1,000]",
+            help="Number of repetitions with different seeds. [default: 20; 2 to 1,000]",
             show_default=False,
         ),
     ] = 20,
@@ -51,7 +52,7 @@ def reproduce(
         typer.Option(help="A Dask scheduler's address or file. [default: this machine]"),
     ] = None,
     out: Annotated[
-        Path, typer.Option(help="Folder that gets a folder for each.", show_default=True)
+        Path, typer.Option(help="Folder in which each gets a folder.", show_default=True)
     ] = Path("runs/reproduce"),
 ) -> None:
     """Reproduce figures and tables of the papers, and compare."""
@@ -104,7 +105,7 @@ def _checked(trace: Path | None, experiments: Sequence[Experiment]) -> Path | No
     if trace is None:
         return None
     if deaf := [each.name for each in experiments if not each.traffic]:
-        raise UserError(f"TRACE is nothing to {', '.join(deaf)}")
+        raise UserError(f"TRACE has no effect on {', '.join(deaf)}")
     if not trace.is_file():
         raise UserError(f"TRACE={trace}: there is no such file")
     from testbed.traffic.capture import read_capture

@@ -38,10 +38,10 @@ def watching(asked: bool, backend: str, progress: Progress) -> Iterator[Observer
     publisher = Publisher()
     watched = WatchedRun(publisher)
     print(f"watch: {publisher.address}", flush=True)
-    end = "over: it did not end well"
+    end = "ended: the run failed"
     try:
         yield Observers(terminal, watched)
-        end = "over: the run's own page has it all"
+        end = "ended: see the run's own page"
     finally:
         watched.close()
         publisher.publish("end", {"what": end})

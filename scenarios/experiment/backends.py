@@ -82,7 +82,7 @@ def choose_backend(switches: int, asked: bool) -> Choice:
     if switches > BMV2_PER_CORE * cores:
         return Choice("virtual", f"{switches} BMv2 switches are too many for {cores} cores")
     if not (asked or os.geteuid() == 0):
-        return Choice("virtual", "BMv2 is installed, SUDO=1 lets it have the root that it needs")
+        return Choice("virtual", "BMv2 is installed, but needs root: use SUDO=1")
     return Choice("bmv2", "Mininet and BMv2 are installed")
 
 
@@ -123,9 +123,7 @@ def need_backend(backend: str, tcp: bool) -> None:
         from testbed.traffic.iperf import need_iperf
 
         if not root_available():
-            raise NetworkError(
-                f"BACKEND={backend} needs root for its network: say SUDO=1, or use sudo"
-            )
+            raise NetworkError(f"BACKEND={backend} needs root for its network: use SUDO=1 or sudo")
         if reason := not_installed(cast(Literal["bmv2", "softswitch"], backend)):
             raise NetworkError(reason)
         if tcp:

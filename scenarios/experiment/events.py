@@ -50,7 +50,7 @@ class Absence:
         """Return one line that says what happened, for how many ms, and what was lost."""
         text = f"{self.begin_ns / 1e9:g} s: {self.what}"
         if not self.back_ns:
-            return f"{text}, which did not come back"
+            return f"{text}; it did not come back"
         took = (self.back_ns - self.begin_ns) / 1e6
         dropped = f" and dropped {self.dropped:,} packets" if self.dropped else ""
         return f"{text}: it lacked {self.missing} entries for {took:.0f} ms{dropped}"

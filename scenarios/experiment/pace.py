@@ -63,7 +63,7 @@ def at_this_pace(settings: Settings, named: Collection[str], free: float | None 
     said = " ".join(f"{name.upper()}={value}" for name, value in changes.items())
     print(
         f"this machine carries about {carried:,.0f} packets a second on this fabric now, and "
-        f"{wanted:,.0f} were wanted: {said}",
+        f"{wanted:,.0f} are needed: {said}",
         flush=True,
     )
     return replace(settings, **changes)

@@ -374,7 +374,7 @@ def _own_losses(drops: EmulatorDrops) -> str:
     more = len(worst) - _PLACES_NAMED
     elsewhere = f" and at {more} more places" if more > 0 else ""
     return (
-        f"the emulator itself lost {sum(lost.values()):,} packets, which no fault took: "
+        f"the emulator lost {sum(lost.values()):,} packets without a fault: "
         f"{places}{elsewhere}: use a smaller LOAD"
     )
 

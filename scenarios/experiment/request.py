@@ -122,7 +122,7 @@ def _read(file: Path) -> dict[Any, Any]:
     path = file / "config.json" if file.is_dir() else file
     try:
         content = read_yaml(
-            path, f"no file {path}", "it holds no settings: use lines as k: 8"
+            path, f"no file {path}", "it has no settings: use lines such as k: 8"
         ).content
     except YamlError as error:
         raise SettingsError(str(error)) from None
@@ -167,7 +167,7 @@ class Scenario:
         for name in self.defaults:
             if name not in known:
                 choose = ", ".join(known)
-                raise SettingsError(f"{str(name).upper()} is no setting: choose of {choose}")
+                raise SettingsError(f"{str(name).upper()} is not a setting: choose from {choose}")
         if not callable(self.make_faults):
             raise SettingsError("make_faults of a Scenario must be a function")
         if not isinstance(self.links, LinkModel):
@@ -220,8 +220,8 @@ def need_library(name: str) -> None:
     """
     if name not in scenario_names():
         raise SettingsError(
-            f"scenario {name!r} is none of the library, and a file names no other: to run a Python "
-            f"file, give it yourself as SCENARIO=FILE.py; the library has "
+            f"scenario {name!r} is not in the library, and a file of settings cannot name a "
+            "Python file: give it as SCENARIO=FILE.py; the library has "
             f"{', '.join(scenario_names())}"
         )
 

@@ -95,7 +95,7 @@ def receive_job(wire: Connection) -> RootJob:
     except ValidationError as error:
         raise JobError(" ".join(str(error).split())) from None
     if not words.settings.real_time:
-        raise JobError("root emulates with real packets alone")
+        raise JobError("the process of root runs only networks of real packets")
     if not (0 <= words.flows <= _MOST_PACKETS and 0 <= words.packets <= _MOST_PACKETS):
         raise JobError("there are too many packets")
     flows: dict[str, Any] = {name: _column(wire, kind, words.flows) for name, kind in _FLOWS}
@@ -124,11 +124,14 @@ def _check(traffic: Traffic, hosts: int) -> None:
     """
     src, dst, time = traffic.src_host, traffic.dst_host, traffic.time_ns.astype(np.int64)
     for wrong, what in (
-        ((src < 0) | (src >= hosts) | (dst < 0) | (dst >= hosts), "a flow is of no host"),
-        (src == dst, "a flow ends where it begins"),
+        ((src < 0) | (src >= hosts) | (dst < 0) | (dst >= hosts), "a flow has no host"),
+        (src == dst, "a flow begins and ends at the same host"),
         (~np.isin(traffic.protocol, (TCP, UDP)), "a flow is neither TCP nor UDP"),
-        (traffic.flow >= traffic.n_flows, "a packet is of no flow"),
-        ((traffic.size < MIN_FRAME) | (traffic.size > MAX_FRAME), "a packet has no such size"),
+        (traffic.flow >= traffic.n_flows, "a packet has no flow"),
+        (
+            (traffic.size < MIN_FRAME) | (traffic.size > MAX_FRAME),
+            "a packet has an impossible size",
+        ),
         ((time < 0) | (np.diff(time, prepend=0) < 0), "the packets are not in order"),
     ):
         if wrong.any():

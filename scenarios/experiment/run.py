@@ -315,8 +315,8 @@ def _said_of_unmet(names: Sequence[str]) -> list[str]:
     if not names:
         return []
     return [
-        f"no packet met the fault of {some_of(names)}, so nothing can be observed of it: unless it "
-        "lies behind a link that loses all, a wider match in FAULTS or more LOAD sends some"
+        f"no packet was hit by the fault of {some_of(names)}, so it cannot be observed: use a "
+        "wider match in FAULTS or more LOAD, unless another link on the way loses all packets"
     ]
 
 

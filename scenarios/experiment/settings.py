@@ -61,18 +61,20 @@ class Settings:
     faults: Annotated[
         str,
         Field(
-            description="`10pct`, `6links`, `none`, `devices:1` (all links of a switch "
-            "lose at one rate, or it is dead), `device:agg0_1`, `devices:2@50pct` (half of their "
-            "links), `device-links:1` (a rate a link), `tor0_0->agg0_1:0.05`, ranges such as "
+            description="`10pct`, `6links`, `none`, `devices:1` (a switch whose links all lose "
+            "at one rate, or which is dead), `device:agg0_1`, `devices:2@50pct` (half of their "
+            "links), `device-links:1` (a rate for each link), `tor0_0->agg0_1:0.05`, ranges such "
+            "as "
             "`1..8links:0.001..0.01`, comma lists, a `.yaml` file"
         ),
     ] = "10pct"
     events: Annotated[
         str,
         Field(
-            description="what happens at which second: `none`, or `0.45 drain tor0_0->agg0_1; 0.7 "
-            "undrain tor0_0->agg0_1; 0.5 reboot core0`: a link out of its ECMP group, and back; a "
-            "switch restarts empty"
+            description="events and their second of the run: `none`, or `0.45 drain "
+            "tor0_0->agg0_1; 0.7 "
+            "undrain tor0_0->agg0_1; 0.5 reboot core0`: a link leaves its ECMP group and "
+            "returns; a switch restarts empty"
         ),
     ] = "none"
     seed: Annotated[
@@ -80,7 +82,8 @@ class Settings:
         Field(
             ge=0,
             le=2**32 - 1,
-            description="draws faults, rates, traffic, switch IDs and losses: same seed, same run",
+            description="seed of faults, rates, traffic, switch IDs and losses: the same seed "
+            "gives the same run",
         ),
     ] = 1
     epochs: Annotated[
@@ -109,8 +112,9 @@ class Settings:
     traffic: Annotated[
         str,
         Field(
-            description="`hadoop`, `websearch`, `storage`, `pareto` or `SIZES.txt` (bytes and the "
-            "share of flows no larger), each with `:skewed`; `FLOWS.csv` (`src,dst,bytes,start`); "
+            description="`hadoop`, `websearch`, `storage`, `pareto` or `SIZES.txt` (sizes in "
+            "bytes, each with the share of flows that are no larger), each with `:skewed`; "
+            "`FLOWS.csv` (`src,dst,bytes,start`); "
             "or `FILE.pcap[ng][.gz]`, with `:fit` to squeeze its timing into the run"
         ),
     ] = "hadoop"
@@ -119,8 +123,8 @@ class Settings:
         Field(
             ge=0,
             le=1,
-            description="on real links: share of the larger TCP flows that iperf3 carries, through "
-            "the hosts' kernels; the rest is open loop",
+            description="on real links: share of the larger TCP flows that iperf3 carries "
+            "through the hosts' kernels; other traffic is open loop",
         ),
         Extra(on={"softswitch": 0.1, "bmv2": 0.1}),
     ] = 0.0
@@ -129,33 +133,33 @@ class Settings:
         Field(
             ge=0.001,
             le=1,
-            description="share of their line rate that hosts send: "
+            description="share of the line rate at which hosts send: "
             + ", ".join(f"{rate / 1e6:g} Mb/s on `{name}`" for name, rate in LINE_RATE.items())
-            + "; `auto`, as if not given: on real packets no more than the machine carries",
+            + "; `auto` is as if not given: on real packets no more than the machine carries",
         ),
         Extra(on={"softswitch": 0.6, "bmv2": 0.6}),
     ] = 0.06
     monitors: Annotated[
         str,
         Field(
-            description="which switches host meters: all ToRs, `tor`, and of others, joined by "
-            "`+`, tiers (`agg`, `core`), shares of a tier that the seed draws (`50%core`) and "
+            description="which switches host meters: all ToRs (`tor`) and, joined by `+`, tiers "
+            "(`agg`, `core`), shares of a tier that the seed draws (`50%core`) or single "
             "switches (`core0`)"
         ),
     ] = "tor+core"
     alpha: Annotated[
-        int, Field(ge=0, le=10**9, description="packets wanted on a segment and epoch")
+        int, Field(ge=0, le=10**9, description="target of packets per segment and epoch")
     ] = 1000
     beta: Annotated[
-        int, Field(ge=0, le=4096, description="flows wanted on a segment and epoch")
+        int, Field(ge=0, le=4096, description="target of flows per segment and epoch")
     ] = 20
     delta: Annotated[
         int,
-        Field(ge=1, le=4096, description="flows selected at a time (Canary, section III-D)"),
+        Field(ge=1, le=4096, description="flows selected together (Canary, section III-D)"),
     ] = 20
     eta: Annotated[
         int,
-        Field(ge=0, le=2**31, description="packets in HashPipe that a large flow exceeds"),
+        Field(ge=0, le=2**31, description="a flow with more packets in HashPipe is large"),
     ] = 16
     probes: Annotated[
         int,
@@ -198,9 +202,9 @@ class Settings:
     backend: Annotated[
         Backend,
         Field(
-            description="`virtual`: in process, virtual time. `flow`: no packets, for large "
-            "fabrics. As root: `softswitch` or `bmv2`, real packets under Mininet. `auto` takes "
-            "`bmv2` where that is installed and can keep up, else `virtual`"
+            description="`virtual`: in process, virtual time. `flow`: without packets, for large "
+            "fabrics. As root: `softswitch` or `bmv2`, real packets under Mininet. `auto` "
+            "takes `bmv2` if it is installed and can keep up, else `virtual`"
         ),
     ] = "virtual"
     threads: Annotated[
@@ -208,8 +212,8 @@ class Settings:
         Field(
             ge=0,
             le=1024,
-            description="threads of the virtual network, which change nothing of a run; 0: one a "
-            "core where the fabric has work for so many",
+            description="threads of the virtual network, which do not change the run; 0: one per "
+            "core, if the fabric has enough work",
         ),
     ] = 0
     injector: Annotated[
@@ -219,7 +223,7 @@ class Settings:
     topology: Annotated[
         str,
         Field(
-            description="`fat-tree`; `two-switch`: two switches, a host each, a link between; with "
+            description="`fat-tree`; `two-switch`: two linked switches with a host each; with "
             "`BACKEND=flow` also `leaf-spine:LEAVES:SPINES[:OVERSUB]`, "
             "`clos:PODS:TORS:AGGS:CORES[:OVERSUB]`, each with `:irregular=5pct` to leave out links"
         ),
@@ -227,7 +231,7 @@ class Settings:
     telemetry: Annotated[
         str,
         Field(
-            description="with `BACKEND=flow`: what probes and flows tell, of "
+            description="with `BACKEND=flow`: kinds of telemetry from probes and flows, of "
             f"{', '.join(f'`{kind}`' for kind in TELEMETRY)}, joined by `+`"
         ),
         Extra(on={"flow": "A1+P"}),
@@ -400,7 +404,7 @@ def _one_line(error: ValidationError) -> str:
     known = {setting.name: setting for setting in described()}
     setting = known.get(name)
     if setting is None:
-        return f"{name.upper()} is no setting: {nearest(name, [each.upper() for each in known])}"
+        return f"{name.upper()} is not a setting: {nearest(name, [each.upper() for each in known])}"
     said = f"{name.upper()}={first['input']}"
     if setting.choices:
         auto = ", or auto" if name == "backend" else ""

@@ -129,8 +129,8 @@ def _warn_of_what_is_not_sent(demand: Demand, flows: FlowList) -> None:
     """Log a warning about flows of a list that the run does not send."""
     if flows.late:
         log.warning(
-            "%s of the %s flows of %s begin after the run of %g s: more EPOCHS or a longer "
-            "EPOCH_MS send them",
+            "%s of the %s flows of %s begin after the run of %g s and are not sent: use more "
+            "EPOCHS or a longer EPOCH_MS",
             f"{flows.late:,}",
             f"{flows.listed:,}",
             plain(demand.traffic),
@@ -155,8 +155,8 @@ def _warn_of_what_is_cut_off(demand: Demand, account: Account) -> None:
     else:
         of = f"all, for which {100 * account.share:.2g} % of the file were read"
     log.warning(
-        "capture %s is longer than the run of %g s: %s of %s are replayed; "
-        "TRAFFIC=%s:fit squeezes it into the run, more EPOCHS or a longer EPOCH_MS replay more",
+        "capture %s is longer than the run of %g s: %s of %s are replayed; use TRAFFIC=%s:fit to "
+        "fit it into the run, or more EPOCHS or a longer EPOCH_MS",
         plain(account.file),
         demand.duration_s,
         f"{account.replayed:,}",

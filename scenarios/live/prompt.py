@@ -48,7 +48,7 @@ _EPOCH_MS, _LOAD = 4000, 0.3
 _SEGMENTS_SHOWN = 8
 _IPERF_S, _IPERF_TRIES, _CONNECTING_MS = 5, 25, 5000
 _LOOK_S = 0.5
-_DEAD = "is the path dead? ping shows it, fault lists what is broken"
+_DEAD = "the path may be dead: ping checks it, fault lists the broken links"
 _NOT_HERE = ("dpctl", "iperfudp", "switch", "wait")
 """Mininet's commands that need its own switches or another program."""
 _ENDING = (signal.SIGTERM, signal.SIGHUP)
@@ -115,7 +115,7 @@ class Prompt(CLI):
             super().__init__(mininet)
         except _Ended as end:
             if gone := network.disappeared:
-                raise NetworkError(f"{gone[0]}: the network was taken down") from None
+                raise NetworkError(f"{gone[0]}: the network was stopped") from None
             raise Stopped(*end.args) from None
         finally:
             over.set()
@@ -141,7 +141,7 @@ class Prompt(CLI):
             if line.strip():
                 self._list_troubles()
             if (word := line.split(maxsplit=1)[:1]) and word[0] in _NOT_HERE:
-                raise UsageError("this network has no such command: see help")
+                raise UsageError("there is no such command: see help")
             return super().onecmd(line)
         except (UserError, OSError) as error:
             print(f"{line.split()[0]}: {message_of(error)}", flush=True)
@@ -160,12 +160,12 @@ class Prompt(CLI):
             self._list_faults()
             return
         if len(words) != 3:
-            raise UsageError("say which link and how much: fault agg0_1 core2 0.05")
+            raise UsageError("give a link and a loss rate: fault agg0_1 core2 0.05")
         link = self._link(words[:2])
         try:
             rate = float(words[2])
         except ValueError:
-            raise UsageError(f"{words[2]} is no loss rate: give a number like 0.05") from None
+            raise UsageError(f"{words[2]} is not a loss rate: give a number like 0.05") from None
         self._live.fault(link, rate)
         self._list_faults()
 
@@ -225,7 +225,7 @@ class Prompt(CLI):
         """iperf h0_0_0 h3_1_1 [SECONDS]: TCP from the first host to the second, by iperf3."""
         words = line.split()
         if len(words) not in (2, 3) or (len(words) == 3 and not words[2].isdigit()):
-            raise UsageError("say from where to where: iperf h0_0_0 h3_1_1, and perhaps seconds")
+            raise UsageError("give two hosts and optionally seconds: iperf h0_0_0 h3_1_1 10")
         need_iperf()
         source, sink = (self._host(name) for name in words[:2])
         seconds = int(words[2]) if len(words) == 3 else _IPERF_S
@@ -240,20 +240,20 @@ class Prompt(CLI):
         words = line.replace("->", " ").split()
         if not words:
             if not self._dumps:
-                raise UsageError("nothing is captured: say which link: capture agg0_1 core2")
+                raise UsageError("nothing is captured: give a link: capture agg0_1 core2")
             self._end_dumps()
             return
         link = self._link(words[:2])
         if len(words) > 3:
-            raise UsageError("say which link, and perhaps a file: capture agg0_1 core2 FILE")
+            raise UsageError("give a link and optionally a file: capture agg0_1 core2 FILE")
         if link in self._dumps:
-            raise UsageError(f"it is being written to {self._dumps[link].path} already")
+            raise UsageError(f"it is already captured to {self._dumps[link].path}")
         path = Path(words[2] if len(words) == 3 else f"{words[0]}-{words[1]}.pcap")
         try:
             self._dumps[link] = PacketDump(*self._network.egress(link), path, create_file(path))
         except OSError as error:
             raise UsageError(f"cannot write {path}: {error.strerror}") from None
-        print(f"capturing to {path}: end it with capture alone")
+        print(f"capturing to {path}: capture without arguments ends it")
 
     # ---- help --------------------------------------------------------------------------------
 
@@ -289,14 +289,14 @@ class Prompt(CLI):
     def _link(self, ends: list[str]) -> int:
         """Return the number of the directed link between two switches, given by their names."""
         if len(ends) != 2:
-            raise UsageError("a link is two neighbouring switches: agg0_1 core2")
+            raise UsageError("give a link as two neighbouring switches: agg0_1 core2")
         return self._live.topology.link("->".join(ends))
 
     def _host(self, name: str) -> int:
         """Return the number of a host, given by its name."""
         hosts = self._live.topology.host_names
         if name not in hosts:
-            raise UsageError(f"{name} is no host: they are {hosts[0]} to {hosts[-1]}")
+            raise UsageError(f"{name} is not a host: hosts are {hosts[0]} to {hosts[-1]}")
         return hosts.index(name)
 
 
@@ -336,7 +336,7 @@ def _iperf(source: Any, sink: Any, seconds: int) -> tuple[float, int]:
     finally:
         server.kill()
         server.communicate()
-    raise UsageError(f"{report.get('error', 'iperf3 said nothing')}: {_DEAD}")
+    raise UsageError(f"{report.get('error', 'iperf3 gave no answer')}: {_DEAD}")
 
 
 @contextmanager
@@ -379,7 +379,7 @@ def _greeting(topology: PacketFabric) -> str:
             "  meters                    what Canary's meters count",
             "  diagnose                  which links the methods blame",
             "  heal                      mend all links",
-            f"  capture {switches[at[1]]} {switches[at[2]]}      its packets as a pcap file",
+            f"  capture {switches[at[1]]} {switches[at[2]]}      writes its packets to a pcap file",
             "  help, help fault, exit",
         ]
     )

@@ -99,7 +99,9 @@ class _OnlyLoopback:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         client = scope.get("client")
         if client is None or not ip_address(client[0]).is_loopback:
-            refuse = PlainTextResponse("this is for its own machine alone", 403)
+            refuse = PlainTextResponse(
+                "this page can be opened only on the machine of the run", 403
+            )
             await refuse(scope, receive, send)
             return
         await self._app(scope, receive, send)

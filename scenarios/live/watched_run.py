@@ -191,7 +191,7 @@ class WatchedNet:
         """Show that the network is down, and stop the server."""
         self._over.set()
         self._thread.join()
-        self._publisher.publish("end", {"what": "over: the network is down"})
+        self._publisher.publish("end", {"what": "ended: the network is down"})
         self._publisher.close()
 
     def _tell_troubles(self) -> None:

@@ -94,7 +94,7 @@ def calibrate(
             are wrong (one line).
     """
     if rule not in RULES:
-        raise UserError(f"RULE={rule!r} is none: {nearest(rule, RULES)}")
+        raise UserError(f"RULE={rule!r} is unknown: {nearest(rule, RULES)}")
     chosen = [_method(named) for named in _named(methods)]
     runs = [run for path in train for run in read_training(path, progress)]
     entries = {}
@@ -168,7 +168,7 @@ def _readable(name: str, held: Mapping[str, Any], runs: Sequence[TrainingRuns]) 
         else:
             found += views
     if not found:
-        raise MissingTelemetry(f"no training run has what {name} reads: the part {part!r}")
+        raise MissingTelemetry(f"no training run has the part {part!r}, which {name} reads")
     return found
 
 
@@ -188,7 +188,7 @@ def read_training(path: Path, progress: Progress) -> list[TrainingRuns]:
         known = {name: config[name] for name in settings if name in config}
         return [TrainingRuns(known | {"views": [run.config["telemetry"]]}, [[case]])]
     absent = f"no training list {path}: give a YAML file or a run's folder"
-    content = read_yaml(path, absent, "it holds no list runs").valid(TrainingList)
+    content = read_yaml(path, absent, "it has no list named runs").valid(TrainingList)
     runs = []
     for number, entry in enumerate(content.runs):
         progress("training runs", number / len(content.runs))

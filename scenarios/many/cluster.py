@@ -56,8 +56,8 @@ class Cluster:
             other = [key for key in ours if said.get(key) != ours[key]]
             if other:
                 raise RunError(
-                    f"worker {worker} has other {', '.join(other)}: bring its copy of the project, "
-                    "its packages and the files of the run to what they are here"
+                    f"worker {worker} has other {', '.join(other)}: give it the same project, "
+                    "packages and files as this machine has"
                 )
 
     def held(self, load: Callable[[Path], Any], files: Sequence[Path]) -> Parts:
@@ -78,7 +78,7 @@ class Cluster:
             if error is None:
                 outcome = future.result()
             elif isinstance(error, KilledWorker):
-                outcome = Outcome(None, "its worker was lost, and so was the next one")
+                outcome = Outcome(None, "its worker was lost, and then a second one")
             else:
                 said = " ".join(str(error).split())
                 outcome = Outcome(None, f"{type(error).__name__}: {said}")
@@ -110,9 +110,7 @@ class _Held:
         try:
             return cast("list[Result]", self._client.gather(asked))
         except (KilledWorker, FutureCancelledError):
-            raise RunError(
-                "a worker was lost, and so was the next one: are they short of memory?"
-            ) from None
+            raise RunError("two workers were lost, perhaps for lack of memory") from None
 
 
 @contextmanager

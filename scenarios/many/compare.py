@@ -114,7 +114,9 @@ def compare(
         KeyboardInterrupt: Finished seeds are kept; a note on the exception says how to continue.
     """
     if cluster is not None and settings.real_time:
-        raise RunError("CLUSTER= is of simulated networks: a real one is run where the command is")
+        raise RunError(
+            "CLUSTER= runs only simulated networks: leave it out to run a real one on this machine"
+        )
     capture = _account(settings, seeds[0], progress)
     key = _key(name, settings, methods, parameters)
     with hold_folder(folder, SETTINGS_FILE, "comparison") as file:
@@ -296,14 +298,14 @@ def _finished(folder: Path, seed: int) -> dict[str, Any]:
         TableError: The seed's file is damaged, or was changed or replaced.
     """
     path = _file(folder, seed)
-    again = "remove it, and the same command makes it anew"
+    again = "remove it, and run the same command again"
     try:
         rows = read_columns(path)
     except TableError as error:
         raise TableError(f"{error}: {again}") from None
     _check_rows(path, rows, f"seed {seed}", again)
     if set(np.asarray(rows["seed"]).tolist()) != {seed}:
-        raise TableError(f"{path} is not what seed {seed} wrote: {again}")
+        raise TableError(f"{path} was changed after seed {seed} wrote it: {again}")
     return rows
 
 
@@ -316,7 +318,7 @@ def _check_rows(path: Path, rows: Mapping[str, Any], who: str, again: str) -> No
     kinds = {name: _KINDS.get(type(column), "") for name, column in rows.items()}
     known = {name: _KIND_OF.get(name, "numbers") for name in COLUMNS}
     if kinds != known or not len(rows["seed"]):
-        raise TableError(f"{path} is not what {who} wrote: {again}")
+        raise TableError(f"{path} was changed after {who} wrote it: {again}")
 
 
 def _join(tables: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
@@ -388,7 +390,7 @@ def read_comparison(folder: Path) -> Compared:
     if not results.is_file():
         raise RunError(f"{folder} has no results yet: let the same canary compare go on to its end")
     rows = read_columns(results)
-    _check_rows(results, rows, "canary compare", "the same command writes it anew")
+    _check_rows(results, rows, "canary compare", "the same command writes it again")
     file = folder / SETTINGS_FILE
     try:
         key = json.loads(file.read_bytes())

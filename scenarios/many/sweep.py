@@ -48,11 +48,11 @@ def parse_sweep(text: str) -> tuple[str, list[str]]:
     name = name.strip().lower()
     known = [setting.name for setting in described() if setting.name not in _NOT]
     if name in _NOT:
-        raise SettingsError(f"SWEEP={text}: SEEDS= says which seeds, and THREADS change no figure")
+        raise SettingsError(f"SWEEP={text}: use SEEDS= for seeds; THREADS changes no figure")
     if name not in known:
         others = nearest(name.upper(), [each.upper() for each in known])
         raise SettingsError(
-            f"SWEEP={text}: write SWEEP=K=4,8,16; {name.upper()} is no setting: {others}"
+            f"SWEEP={text}: write SWEEP=K=4,8,16; {name.upper()} is not a setting: {others}"
         )
     values = [value.strip() for value in rest.split(";" if ";" in rest else ",")]
     if "" in values or len(set(values)) < len(values) or not 2 <= len(values) <= _MOST:

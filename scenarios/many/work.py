@@ -113,10 +113,10 @@ def hold_folder(folder: Path, mark: str, what: str) -> Iterator[Path]:
     """
     file = folder / mark
     if folder.is_symlink():
-        raise RunError(f"{folder} is a link: name the folder that it leads to")
+        raise RunError(f"{folder} is a symbolic link: give the folder that it leads to")
     try:
         if at_work(folder):
-            raise RunError(f"another command is at work in {folder}: wait for it")
+            raise RunError(f"another command writes to {folder}: wait for it")
         folder.mkdir(parents=True, exist_ok=True)
         there = os.listdir(folder)
         if there and mark not in there:
@@ -193,8 +193,8 @@ def complete(
                 progress(f"{kind}: {ended} of {n}{where}", ended / n)
     except KeyboardInterrupt as stop:
         stop.add_note(
-            f"{ended - len(failures)} of {n} {kind} are kept in {folder}: the same command goes on "
-            "from there"
+            f"{ended - len(failures)} of {n} {kind} are kept in {folder}: the same command "
+            "continues from there"
         )
         raise
     finally:  # remove the files of processes that were killed

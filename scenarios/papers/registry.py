@@ -69,9 +69,13 @@ class _Group(BaseModel):
         """Check that a bound has a side, a derived value its arithmetic, and that stated values are
         in the quote."""
         if (self.kind == "bound") != (self.side is not None):
-            raise ValueError("a bound has a side, above or below, and nothing else has")
+            raise ValueError(
+                "a bound needs a side, above or below, and other values must not have one"
+            )
         if (self.kind == "derived") != bool(self.arithmetic):
-            raise ValueError("a derived value has its arithmetic, and nothing else has")
+            raise ValueError(
+                "a derived value needs its arithmetic, and other values must not have one"
+            )
         if self.kind == "stated":
             there = numbers(self.quote)
             for value in self.values.values():
@@ -171,11 +175,11 @@ LEFT_OUT = {
     "Flock, figure 4 (a) and (b)": "a cluster of hardware",
     "Flock, figure 4 (d)": "times: python -m tests.bench flock has the largest network of it",
     "Flock, figure 6": "an example",
-    "Flock, figure 7": "processor time of agents on hosts that are not here",
+    "Flock, figure 7": "processor time of agents on hosts, which the testbed does not have",
     "007, figures 1, 2 and 14, section 8": "production data, and a drawing",
-    "deTector, from section 4.4 on": "not in the copy that these values are from",
-    "deTector, 3.9 and 1.9 times fewer probes": "how Pingmesh and NetNORAD probe and localize "
-    "there is in the missing part",
+    "deTector, from section 4.4 on": "missing in our copy of the paper",
+    "deTector, 3.9 and 1.9 times fewer "
+    "probes": "the missing part describes how Pingmesh and NetNORAD probe and localize there",
 }
 
 

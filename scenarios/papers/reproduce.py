@@ -128,7 +128,7 @@ def _run(
             name, reason = min(failures.items())
             raise RunError(
                 f"{len(failures)} of {len(names)} {kind} failed, {name}: {reason} "
-                f"({folder / name}-failure.txt); the same command tries again what is not kept"
+                f"({folder / name}-failure.txt); the same command runs the rest again"
             )
     progress(f"{experiment.name}: drawing", 1.0)
     parts = [read_columns(folder / f"{name}.parquet") for name in names]
@@ -224,7 +224,7 @@ def page_again(folder: Path) -> Path:
         rows = read_columns(folder / "results.parquet")
         _show(experiment, rows, folder)
     except (KeyError, TypeError, OSError, ValueError):
-        raise RunError(f"{folder} is damaged, or was not run to its end: run it again") from None
+        raise RunError(f"{folder} is damaged or unfinished: run it again") from None
     return folder / PAGE
 
 

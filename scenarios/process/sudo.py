@@ -84,8 +84,8 @@ def _go_on_as(user: User, networks: bool) -> NoReturn:
     if not (os.access(sys.executable, os.X_OK) and os.access(__file__, os.R_OK)):
         raise UserError(
             f"{user.name}, who called sudo, cannot read "
-            f"{Path(__file__).parents[2]}: only networks are run as root; to have all of it run as "
-            "root, unset SUDO_UID"
+            f"{Path(__file__).parents[2]}: only networks run as root; to run everything as root, "
+            "unset SUDO_UID"
         )
     os.execve(sys.executable, _same_program(), environment)
 

@@ -258,8 +258,8 @@ def _folder() -> Path | None:
             continue
     if open_to_others is not None:
         raise PermissionError(
-            f"{open_to_others} is another user's or can be written by others, who could put code "
-            "there: remove it (it is made again)"
+            f"{open_to_others} belongs to another user or can be written by others, who could "
+            "put code there: remove it; it is made again"
         )
     return None
 

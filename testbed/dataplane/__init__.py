@@ -113,7 +113,9 @@ class Meter:
         ]
         widths = _program.registers(block)
         if others := widths.keys() - {name for row in self.rows for name in row.values()}:
-            raise DataPlaneError(f"nobody reads the registers {', '.join(sorted(others))}")
+            raise DataPlaneError(
+                f"the collection reads none of the registers {', '.join(sorted(others))}"
+            )
         self.bucket_bits = sum(widths[name] for name in self.rows[0].values())
         self.count_bits = widths[self.rows[0]["count"]]
         self.half_bits = widths[self.rows[0]["flow_lo"]]

@@ -83,15 +83,17 @@ class Fabric:
 
     def _check(self) -> None:
         if len(self.tier) != self.n_switches or len(self.link_src) != len(self.link_dst):
-            raise TopologyError(f"{self.title}: names, tiers or ends of links are not equally many")
+            raise TopologyError(f"{self.title}: names, tiers or ends of links differ in number")
         lowest = int((self.tier == 0).sum())
         if (self.tier < 0).any() or (self.tier[:lowest] != 0).any() or self.n_tors < lowest:
-            raise TopologyError(f"{self.title}: tiers count from 0, switches of tier 0 come first")
+            raise TopologyError(
+                f"{self.title}: tiers must start at 0, and switches of tier 0 come first"
+            )
         if len(set(self.switch_names)) != self.n_switches:
             raise TopologyError(f"{self.title}: two switches have the same name")
         ends = np.concatenate((self.link_src, self.link_dst))
         if len(ends) and (ends.min() < 0 or ends.max() >= self.n_switches):
-            raise TopologyError(f"{self.title}: a link ends at no switch")
+            raise TopologyError(f"{self.title}: a link ends at an unknown switch")
         flat = self.tier[self.link_src[::2]] >= self.tier[self.link_dst[::2]]
         if flat.any():
             link = 2 * int(np.flatnonzero(flat)[0])
@@ -147,7 +149,7 @@ class Fabric:
             return self._link_index[name]
         for end in name.split("->"):
             self.switch(end.strip())
-        raise TopologyError(f"no link {name!r} in {self.title}: they are not neighbours")
+        raise TopologyError(f"no link {name!r} in {self.title}: these are not neighbours")
 
     def paths_over(self, *paths: str) -> Paths:
         """Return the paths that are given by the names of their switches.
@@ -329,7 +331,8 @@ def clos(
         raise TopologyError(f"wiring={wiring!r} is unknown: use planes or complete")
     if wiring == "planes" and cores % aggs:
         raise TopologyError(
-            f"cores={cores} is no multiple of aggs={aggs}: planes need as many each"
+            f"cores={cores} is not a multiple of aggs={aggs}: every plane needs as many core "
+            "switches"
         )
     n_tors, n_aggs = pods * tors, pods * aggs
     tor, nth = _product(n_tors, aggs)

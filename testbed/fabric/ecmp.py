@@ -43,7 +43,7 @@ class Ecmp:
         rises = fabric.tier[fabric.link_dst[::2]] - fabric.tier[fabric.link_src[::2]]
         if (rises != 1).any():
             link = fabric.link_names[2 * int(np.flatnonzero(rises != 1)[0])]
-            raise TopologyError(f"{fabric.title}: {link} skips a tier, which no Clos does")
+            raise TopologyError(f"{fabric.title}: {link} skips a tier, which a Clos must not")
         found = fabric.climbs
         tor = np.repeat(np.arange(fabric.n_tors, dtype=np.int32), np.diff(found.ptr))
         tier = fabric.tier[found.end]

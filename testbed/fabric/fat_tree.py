@@ -51,7 +51,7 @@ class FatTree(PacketFabric):
 
     def __init__(self, k: int) -> None:
         if k < 4 or k % 2 or k > 128:
-            raise TopologyError(f"K={k} is no fat-tree: K must be an even number from 4 to 128")
+            raise TopologyError(f"K={k} is not a fat-tree: use an even number from 4 to 128")
         self.k = self.n_ports = k
         self.half = half = k // 2
         self.n_pods = k

@@ -73,7 +73,9 @@ def _drawn(fabric: Fabric, tier: str, percent: float, option: str, seed: int) ->
     """
     tiers = _tiers(fabric)
     if tier not in tiers:
-        raise TopologyError(f"{option}: a share is of a tier, as 50%core: {nearest(tier, tiers)}")
+        raise TopologyError(
+            f"{option}: a share needs a tier, such as 50%core: {nearest(tier, tiers)}"
+        )
     if not 0 < percent <= 100:
         raise TopologyError(
             f"{option}: {percent:g}% is out of range: use more than 0 and up to 100%"

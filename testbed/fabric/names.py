@@ -72,9 +72,9 @@ def nearest(name: str, known: Iterable[str]) -> str:
     >>> nearest("kk", ["K", "FAULTS"])
     'did you mean K?'
     >>> nearest("colour", ["K", "FAULTS"])
-    'choose of K, FAULTS'
+    'choose from K, FAULTS'
     """
     names = list(known)
     folded = {each.upper(): each for each in names}
     near = difflib.get_close_matches(name.upper(), folded, n=1)
-    return f"did you mean {folded[near[0]]}?" if near else f"choose of {', '.join(names)}"
+    return f"did you mean {folded[near[0]]}?" if near else f"choose from {', '.join(names)}"

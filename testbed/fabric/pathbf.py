@@ -153,7 +153,7 @@ def switch_ids(topology: PacketFabric, segments: Segments, seed: int) -> Ids:
         passes[near] = path_bf[pairs[1]] & ~path_bf[pairs[0]] == 0
     raise PathBfError(
         f"no switch IDs make all {len(segments)} segments of {topology.title} decodable from "
-        f"{BITS} bits: use more MONITORS, as tor+core, or a smaller K"
+        f"{BITS} bits: use more MONITORS, such as tor+core, or a smaller K"
     )
 
 

@@ -126,7 +126,7 @@ def _see_that_they_fit(ecmp: Ecmp, turns: list[_Turning]) -> None:
     if sum(turn.links for turn in turns) > MOST_ENTRIES:
         raise TopologyError(
             f"MONITORS makes {sum(turn.number for turn in turns):,} segments of "
-            f"{ecmp.fabric.title}: use more monitors, as tor+core"
+            f"{ecmp.fabric.title}: use more monitors, such as tor+core"
         )
 
 

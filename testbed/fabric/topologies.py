@@ -112,6 +112,6 @@ def _irregular(fabric: Fabric, share: float, seed: int) -> Fabric:
             continue
         return found
     raise TopologyError(
-        f"TOPOLOGY: without {100 * share:g}pct of its links {fabric.title} falls apart: leave out "
-        "fewer"
+        f"TOPOLOGY: without {100 * share:g}pct of its links {fabric.title} is not connected: "
+        "leave out fewer"
     )

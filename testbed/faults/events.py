@@ -81,7 +81,7 @@ def parse_events(text: str, topology: PacketFabric, duration_s: float) -> tuple[
             drained.add(event.target)
         elif event.kind == "undrain":
             if event.target not in drained:
-                raise _wrong(item, f"{event.name} is not drained then: drain it before")
+                raise _wrong(item, f"{event.name} is not drained at that time: drain it before")
             drained.remove(event.target)
     return tuple(event for _, event in read)
 
@@ -92,12 +92,12 @@ def _read(item: str, topology: PacketFabric, duration_s: float) -> Event:
         raise _wrong(item, f"use {_EXAMPLE}")
     seconds, kind, name = found["seconds"], found["kind"], found["name"]
     if not _SECONDS.fullmatch(seconds):
-        raise _wrong(item, f"{_short(seconds)} is no time in seconds: use {_EXAMPLE}")
+        raise _wrong(item, f"{_short(seconds)} is not a time in seconds: use {_EXAMPLE}")
     if kind not in get_args(Kind):
         raise _wrong(item, f"{_short(kind)} is unknown: use {', '.join(get_args(Kind))}")
     if float(seconds) >= duration_s:
         end = f"the run ends at {duration_s:g} s"
-        raise _wrong(item, f"{end}: let it happen earlier, or use more EPOCHS")
+        raise _wrong(item, f"{end}: use an earlier time or more EPOCHS")
     try:
         target = (named_switch if kind == "reboot" else named_link)(topology, name[:_SHOWN])
     except FaultError as error:
@@ -113,7 +113,7 @@ def _check_drain(item: str, event: Event, drained: set[int], topology: PacketFab
         EventError: It may not be drained.
     """
     if event.target in drained:
-        raise _wrong(item, f"{event.name} is drained already: undrain it before")
+        raise _wrong(item, f"{event.name} is already drained: undrain it before")
     switch = topology.link_src[event.target]
     upward = topology.tier[topology.link_src] < topology.tier[topology.link_dst]
     group = np.flatnonzero(upward & (topology.link_src == switch))

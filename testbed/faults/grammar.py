@@ -90,7 +90,7 @@ class Entry(_Strict):
         for name, value in wide.items():
             ends = getattr(entry, name), top[name]
             if not ends[0] < ends[1]:
-                raise ValueError(f"{name} {value} runs backwards: the lower one first")
+                raise ValueError(f"{name} {value} runs backwards: give the lower number first")
             entry._ranges[name] = ends
         return entry
 
@@ -141,11 +141,11 @@ class Entry(_Strict):
                 raise ValueError(f"{count} must be above 0, not {value:g}")
         if self.share is not None:
             if self.devices is None and self.device is None:
-                raise ValueError("share is of a device's links: leave it out")
+                raise ValueError("share is only for the links of a device: leave it out")
             if not 0 < self.share <= 100:
                 raise ValueError(f"share must be a percentage up to 100, not {self.share:g}")
         if self.rate_of == "link" and self.devices is None and self.device is None:
-            raise ValueError("rate_of is of a device's links: leave it out")
+            raise ValueError("rate_of is only for the links of a device: leave it out")
         check_kind(self.kind, self.rate)
         return self
 
@@ -184,7 +184,7 @@ def _ternary(field: str, text: str | int) -> Ternary:
             mask = int(mask_text, 0) if slash else max(full, value)  # refused where it is too wide
     except ValueError:
         example = "10.2.0.0/16 or 0.0.0.1/0.0.0.1" if bits == 32 else "80 or 0x1/0x1"
-        raise ValueError(f"{field} {text!r} is no match: write {example}") from None
+        raise ValueError(f"{field} {text!r} is not a match: write {example}") from None
     return Ternary(value, mask)
 
 
@@ -309,10 +309,10 @@ def _one_line(error: ValidationError) -> str:
 
 _SHAPE_ERRORS = ("tuple_type", "too_short", "too_long", "missing", "model_type")
 _EXPECTED = {
-    "faults": "must be a list of entries, as - {link: tor0_0->agg0_0, rate: 0.05}",
-    "entry": "must be an entry, as {link: tor0_0->agg0_0, rate: 0.05}",
-    "match": "must say which flows, as {dst_port: 80}",
-    "schedule": "must be a list of [start, end] in seconds, as [[0.1, 0.3]]",
-    "failed_devices": "must be a list of switches, as [agg0_1]",
+    "faults": "must be a list of entries, such as - {link: tor0_0->agg0_0, rate: 0.05}",
+    "entry": "must be an entry, such as {link: tor0_0->agg0_0, rate: 0.05}",
+    "match": "must select flows, such as {dst_port: 80}",
+    "schedule": "must be a list of [start, end] in seconds, such as [[0.1, 0.3]]",
+    "failed_devices": "must be a list of switches, such as [agg0_1]",
 }
 """The message for a value of another shape, by the name of its field."""

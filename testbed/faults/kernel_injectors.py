@@ -179,7 +179,7 @@ class NetemInjector(KernelInjector):
 
     def __post_init__(self) -> None:
         if self.burst < 1:
-            raise InjectorError(f"netem: a burst of {self.burst:g} packets; it is at least 1")
+            raise InjectorError(f"netem: a burst of {self.burst:g} packets; use at least 1")
         super().__post_init__()
 
     @staticmethod

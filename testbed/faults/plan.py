@@ -138,12 +138,12 @@ class FaultPlan:
         by_link: dict[int, list[Fault]] = {}
         for fault in self.faults:
             if not isinstance(fault, Fault):
-                raise FaultError(f"a FaultPlan is of Faults, {type(fault).__name__} is none")
+                raise FaultError(f"a FaultPlan must contain Faults, not {type(fault).__name__}")
             same = by_link.setdefault(fault.link, [])
             if any(fault.overlaps(other) for other in same):
                 raise FaultError(
-                    f"two faults hit the same flows of link {fault.link} at the same time: make "
-                    "one of them, or give each a match or a schedule of its own"
+                    f"two faults affect the same flows of link {fault.link} at the same time: "
+                    "combine them, or give each a different match or schedule"
                 )
             same.append(fault)
 
@@ -216,7 +216,7 @@ def _whole(what: str, value: Any) -> int:
     except TypeError:
         number = -1
     if number < 0:
-        raise FaultError(f"{what} is {value!r}: use a whole number from 0 on")
+        raise FaultError(f"{what} is {value!r}: use a whole number of at least 0")
     return number
 
 
@@ -263,7 +263,7 @@ def checked_schedule(schedule: Any) -> tuple[tuple[float, float], ...]:
     ascending = all(a < b for a, b in itertools.pairwise(times[1:]))
     if not (ascending and all(0 <= time < math.inf for time in times)):
         raise FaultError(
-            "schedule must be (start, end) pairs in seconds from 0 on, ascending and disjoint"
+            "schedule must have (start, end) pairs in seconds, not negative, ascending and disjoint"
         )
     return spans
 
@@ -293,10 +293,13 @@ def noise_range(text: str) -> tuple[float, float]:
         rates = float(low), float(high if dots else low)
     except ValueError:
         raise FaultError(
-            f"NOISE={text} is no loss rate: use 0.0001, or 0..0.0001 for one drawn for each link"
+            f"NOISE={text} is not a loss rate: use 0.0001, or 0..0.0001 to draw a rate for each "
+            "link"
         ) from None
     if not 0 <= rates[0] <= rates[1] <= 1:
-        raise FaultError(f"NOISE={text} is out of range: use 0 to 1, the lower one first")
+        raise FaultError(
+            f"NOISE={text} is out of range: use rates from 0 to 1, the lower one first"
+        )
     return rates
 
 

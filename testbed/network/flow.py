@@ -128,8 +128,8 @@ def link_loss(
     for fault in plan.faults:
         if fault.match is not None:
             raise FaultError(
-                f"the fault of {fabric.link_names[fault.link]} matches some flows only: "
-                "BACKEND=flow has no packet headers, use BACKEND=virtual"
+                f"the fault of {fabric.link_names[fault.link]} matches only some flows, but "
+                "BACKEND=flow has no packet headers: use BACKEND=virtual"
             )
         active = np.zeros(len(loss)) if fault.schedule else np.ones(len(loss))
         for start, end in fault.schedule:

@@ -59,7 +59,7 @@ class HostAgents:
         self._fed: list[FedSource] = []
         self._agents = self._library.agents_new(len(hosts))
         if not self._agents:
-            raise MemoryError("the hosts' agents do not fit into memory")
+            raise MemoryError("there is not enough memory for the hosts' agents")
         for index, (pid, interface) in enumerate(hosts):
             with inside(pid):
                 error = self._library.agents_open(self._agents, index, interface.encode())
@@ -72,7 +72,7 @@ class HostAgents:
         fed = FedSource(replace(source, packets=listed(source.packets)), self._hosts)
         number = self._library.agents_add_source(self._agents, ctypes.byref(fed.feeding))
         if number < 0:
-            raise ValueError("the hosts take at most 8 sources")
+            raise ValueError("the hosts can have at most 8 sources")
         self._fed.append(fed)
         return number
 
@@ -87,7 +87,7 @@ class HostAgents:
     def start(self) -> None:
         """Start the threads: this moment is time 0, and frames are sent from now on."""
         if self._library.agents_start(self._agents):
-            raise MemoryError("no threads for the hosts' agents")
+            raise MemoryError("cannot start threads for the hosts' agents")
 
     def stop(self) -> None:
         """Stop sending and counting; the counters keep their values."""

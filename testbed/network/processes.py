@@ -85,9 +85,9 @@ def state_folder() -> Path:
         except OSError:
             continue
         if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o077:
-            raise ProcessError(f"{folder} is open to others: remove it, it is made again")
+            raise ProcessError(f"{folder} can be written by others: remove it; it is made again")
         return folder
-    raise ProcessError("no folder for the state of networks: set XDG_RUNTIME_DIR")
+    raise ProcessError("there is no folder for the state of networks: set XDG_RUNTIME_DIR")
 
 
 def _state_folders() -> list[Path]:

@@ -35,7 +35,7 @@ class Tool:
         return f"{self.command} is not on the PATH: {self.install}{instead}"
 
 
-_REAL = "runs on real packets, and Mininet's prompt"
+_REAL = "runs on real packets and Mininet's prompt"
 _P4LANG = "sudo vagrant/provision.sh (Debian, Ubuntu)"
 
 MNEXEC = Tool("mnexec", "apt install mininet", _REAL)
@@ -71,5 +71,5 @@ def not_installed(backend: Backend | None = None) -> str:
     if backend == "bmv2" and BMV2.lacking:
         return BMV2.lacking
     if backend == "softswitch" and importlib.util.find_spec(SOFT_SWITCHES) is None:
-        return "the soft switch has no process of its own here"
+        return "the soft switch cannot run as a process here"
     return ""

@@ -99,7 +99,7 @@ class FedSource:
             raise ValueError(f"a source's templates may have {longest} bytes")
         ends = np.concatenate((source.src_host, source.dst_host))
         if flows and not 0 <= int(ends.min()) <= int(ends.max()) < hosts:
-            raise ValueError(f"a source's hosts are numbers below {hosts}")
+            raise ValueError(f"the hosts of a source must be numbers below {hosts}")
         self._src = np.ascontiguousarray(source.src_host, np.uint32)
         self._dst = np.ascontiguousarray(source.dst_host, np.uint32)
         self.until_ns = 0
@@ -126,11 +126,11 @@ class FedSource:
         size = None if packets.size is None else np.ascontiguousarray(packets.size, np.uint16)
         ttl = None if packets.ttl is None else np.ascontiguousarray(packets.ttl, np.uint8)
         if any(len(a) != len(time) for a in (flow, size, ttl) if a is not None):
-            raise ValueError("a source's columns must be equally long")
+            raise ValueError("the columns of a source must have equal lengths")
         if len(time) and (np.diff(time.astype(np.int64)) < 0).any():
             raise ValueError("a source's packets must be sorted by time")
         if len(flow) and flow.max() >= len(self._src):
-            raise ValueError("a source's packets must be of its flows")
+            raise ValueError("the packets of a source must belong to its flows")
         if size is not None and len(size) and size.max() > self._longest:
             raise ValueError(f"a source's packets may have {self._longest} bytes")
         if not (size is None and ttl is None) and (self._length < IP_END).any():

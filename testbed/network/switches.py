@@ -70,21 +70,21 @@ def running_switch(name: str, state: Path | None = None) -> SwitchAddress:
         start = "start one with `sudo make net` in another terminal"
         if os.geteuid():  # whether root has one cannot be seen
             raise NetworkError(
-                f"this user has no network, as networks are root's: {start}, then use "
+                f"this user has no network, because only root can run one: {start}, then use "
                 f"`{command('sudo', 'make', 'shell', f'SWITCH={name}')}`"
             )
-        raise NetworkError(f"no network is up: {start}")
+        raise NetworkError(f"no network is running: {start}")
     network = networks[0]
     found = sorted(path.stem for path in network.sockets.glob("*.grpc"))
     address = network.sockets / f"{name}.grpc"
     if name not in found:
-        raise NetworkError(f"no switch {name!r} is up: there are {', '.join(found[:6])}, ...")
+        raise NetworkError(f"no switch {name!r} is running: there are {', '.join(found[:6])}, ...")
     fabrics = chain([TwoSwitches()], (FatTree(k) for k in range(4, 129, 2)))
     fabric = next(each for each in fabrics if each.n_switches == len(found))
     began = time.strftime("%H:%M:%S", time.localtime(network.begun_s))
     which = f"the network that process {network.runner} began at {began}"
     if len(networks) > 1:
-        which += f", the last of {len(networks)} that are up"
+        which += f", the latest of {len(networks)} that run"
     return SwitchAddress(f"unix:{address}", fabric.switch(name) + 1, which)
 
 

@@ -102,7 +102,7 @@ class LinkModel:
 
     def __post_init__(self) -> None:
         if self.delay_ns < 1:
-            raise UserError("a link's delay is at least 1 ns: nothing arrives when it is sent")
+            raise UserError("the delay of a link must be at least 1 ns")
 
     @property
     def transit_ns(self) -> int:
@@ -178,7 +178,7 @@ class VirtualNetwork:
         )
         self._net = self._library.net_new(ctypes.byref(setup))
         if not self._net:
-            raise MemoryError("the virtual network does not fit into memory")
+            raise MemoryError("there is not enough memory for the virtual network")
 
     def __del__(self) -> None:
         if getattr(self, "_net", None):
@@ -189,7 +189,7 @@ class VirtualNetwork:
         fed = FedSource(source, self.topology.n_hosts, JUMBO_MAX)
         number = self._library.net_add_source(self._net, ctypes.byref(fed.feeding))
         if number < 0:
-            raise ValueError("the virtual network takes at most 8 sources")
+            raise ValueError("the virtual network can have at most 8 sources")
         self._fed.append(fed)
         return number
 

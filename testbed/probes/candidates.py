@@ -48,7 +48,9 @@ class MeetingClimbs(NamedTuple):
         ptr = np.searchsorted(end, np.arange(fabric.n_switches + 1)).astype(np.int64)
         n_pairs = int((np.diff(ptr) ** 2).sum()) // 2
         if n_pairs > _MAX_PAIRS:
-            raise PlanError(f"{fabric.title} is too large to plan for: {n_pairs:,} possible paths")
+            raise PlanError(
+                f"{fabric.title} is too large for a probe plan: {n_pairs:,} possible paths"
+            )
         edges = links.padded()
         edges = np.where(edges < 0, -1, edges >> 1).astype(np.int32)
         distance = np.full((fabric.n_tors, fabric.n_tors), np.iinfo(np.int16).max, np.int16)

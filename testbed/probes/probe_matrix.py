@@ -126,9 +126,9 @@ def probe_matrix(
             paths.
     """
     if alpha < 1:
-        raise PlanError(f"alpha={alpha}: a link must be on at least 1 path")
+        raise PlanError(f"alpha={alpha}: use at least 1 path for each link")
     if not 0 <= beta <= MAX_BETA:
-        raise PlanError(f"beta={beta}: from 0 to {MAX_BETA} links can fail at once")
+        raise PlanError(f"beta={beta}: use 0 to {MAX_BETA} failed links")
     climbs = MeetingClimbs.of(fabric)
     return _plan(
         fabric, climbs, decompose(climbs, apart=speedups.decomposition), alpha, beta, speedups

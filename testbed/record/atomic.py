@@ -95,7 +95,7 @@ def need_place(path: Path, example: str) -> None:
         FolderError: It is a folder, or its folder does not exist or is not writable.
     """
     if path.is_dir():
-        raise FolderError(f"--out {path} is a folder: name a file in it, as {path / example}")
+        raise FolderError(f"--out {path} is a folder: name a file in it, such as {path / example}")
     if not path.parent.is_dir():
         raise FolderError(
             f"--out {path}: there is no folder {path.parent}: make it, or choose another"
@@ -118,8 +118,8 @@ def need_no_links(folder: Path) -> None:
             entry = Path(place, name)
             if entry.is_symlink():
                 raise FolderError(
-                    f"{entry} is a link, and nothing is written through links: "
-                    "put what it leads to in its place"
+                    f"{entry} is a symbolic link, and the program does not write through links: "
+                    "replace it by its target"
                 )
 
 
@@ -135,7 +135,7 @@ def held(path: Path, folder: Path) -> Iterator[None]:
     except OSError as error:
         raise FolderError(f"cannot open {path}: {error.strerror}") from None
     if lock is None:
-        raise FolderError(f"another command is at work in {folder}: wait for it")
+        raise FolderError(f"another command writes to {folder}: wait for it")
     try:
         yield
     finally:
@@ -199,7 +199,7 @@ class PendingRun:
 
     def __init__(self, path: Path, numbered: bool = False) -> None:
         if not path.name or path.name.endswith(".partial"):
-            raise FolderError(f"{str(path)!r} is no name for a run: choose another RUN")
+            raise FolderError(f"{str(path)!r} cannot be the name of a run: choose another RUN")
         self.path, self.finished = path, False
         for number in count(2):
             try:
@@ -228,14 +228,13 @@ class PendingRun:
                 # Another run makes or removes it at this moment, or it is no run's.
                 if self._is_foreign() or time.monotonic() > deadline:
                     raise FolderTaken(
-                        f"{self.partial} is in the way and no run's: move it, or choose another RUN"
+                        f"{self.partial} is not a partial run: move it, or choose another RUN"
                     ) from None
                 time.sleep(0.005)
                 continue
             if lock is None:
                 raise FolderTaken(
-                    f"another command is at work in {self.partial}: wait for it, or choose "
-                    "another RUN"
+                    f"another command writes to {self.partial}: wait for it, or choose another RUN"
                 )
             self._lock = lock
             try:

@@ -57,15 +57,16 @@ class Config(TypedDict):
     record_version: Annotated[int, _field("version of the record")]
     scenario: Annotated[str, _field("what was run")]
     k: Annotated[int, _field("the fat-tree's k", ge=4, le=128)]
-    seed: Annotated[int, _field("of all that is drawn", ge=0, le=2**32 - 1)]
-    epochs: Annotated[int, _field("epochs that were asked for", ge=1, le=EPOCHS)]
+    seed: Annotated[int, _field("the seed of all random draws", ge=0, le=2**32 - 1)]
+    epochs: Annotated[int, _field("number of epochs requested", ge=1, le=EPOCHS)]
     monitors: Annotated[
         str,
         _field("which switches host meters, as `MONITORS` names them", pattern=f"^{PLACEMENT}$"),
     ]
-    backend: Annotated[str, _field("what carried or simulated the packets")]
+    backend: Annotated[str, _field("the network that carried or simulated the packets")]
     telemetry: Annotated[
-        str, _field("what methods know of probes and flows", pattern=rf"^{_KIND}(\+{_KIND})*$")
+        str,
+        _field("the kinds of telemetry about probes and flows", pattern=rf"^{_KIND}(\+{_KIND})*$"),
     ]
 
 
@@ -77,7 +78,7 @@ class Conservation(TypedDict):
     delivered: Annotated[int, _packets("delivered to hosts")]
     fault_drops: Annotated[int, _packets("lost by faults and noise")]
     queue_drops: Annotated[int, _packets("lost by full queues")]
-    ttl_drops: Annotated[int, _packets("expired: 007's traces")]
+    ttl_drops: Annotated[int, _packets("expired TTL: the packets of 007's traceroutes")]
 
 
 @with_config(_CLOSED)
@@ -85,8 +86,8 @@ class Metered(TypedDict):
     """What Canary's meters counted of the traffic, in all epochs."""
 
     packets: Annotated[int, _packets("counted at the upstreams of all segments")]
-    lost: Annotated[int, _packets("of them not at the downstreams")]
-    segments: Annotated[int, _number("segments on which some were counted", "segments")]
+    lost: Annotated[int, _packets("counted upstream and not at the downstreams")]
+    segments: Annotated[int, _number("segments on which packets were counted", "segments")]
 
 
 @with_config(_CLOSED)
@@ -95,44 +96,46 @@ class Network(TypedDict):
 
     fabric: Annotated[str, _field("the fabric's title")]
     epochs: Annotated[int, _field("epochs that were measured", ge=1, le=EPOCHS)]
-    packet_hops: Annotated[int, _number("links crossed by all packets", "packet-hops")]
+    packet_hops: Annotated[int, _number("links crossed, summed over all packets", "packet-hops")]
     conservation: Conservation
-    other_drops: NotRequired[Annotated[int, _packets("lost in another way")]]
-    misdelivered: NotRequired[Annotated[int, _packets("that came to another host")]]
+    other_drops: NotRequired[Annotated[int, _packets("lost for another reason")]]
+    misdelivered: NotRequired[Annotated[int, _packets("delivered to a wrong host")]]
     in_flight: NotRequired[Annotated[int, _packets("under way when the run ended")]]
     degraded: Annotated[list[str], _field("what makes the measurements incomplete, in words")]
-    controller_late_ms: NotRequired[Annotated[int, _number("the controller's worst delay", "ms")]]
+    controller_late_ms: NotRequired[
+        Annotated[int, _number("longest delay of the controller", "ms")]
+    ]
     slowdown: NotRequired[
         Annotated[float, _field("on real packets: how many times slower the run's clock was", ge=1)]
     ]
     collection_seconds: Annotated[
-        list[Seconds], _field("on real packets: reading the meters, of each epoch", "s")
+        list[Seconds], _field("on real packets: time to read the meters of each epoch", "s")
     ]
-    unread: NotRequired[Annotated[_Cells, _field("(epoch, switch) whose meters were lost")]]
+    collection_seconds: Annotated[
+        list[Seconds], _field("on real packets: the time to read the meters, for each epoch", "s")
+    ]
+    unread: NotRequired[Annotated[_Cells, _field("(epoch, switch) whose meters could not be read")]]
     events: NotRequired[Annotated[list[str], _field("what EVENTS did, in words")]]
-    restarted: NotRequired[Annotated[_Cells, _field("(epoch, switch) that restarted: void")]]
-    rules_installed: NotRequired[Annotated[int, _number("flows that were selected", "rules")]]
-    rules_removed: NotRequired[Annotated[int, _number("of them retired", "rules")]]
+    restarted: NotRequired[
+        Annotated[_Cells, _field("(epoch, switch) with void counts, as it restarted")]
+    ]
+    rules_installed: NotRequired[Annotated[int, _number("flows that got rules", "rules")]]
+    rules_removed: NotRequired[Annotated[int, _number("flows whose rules were removed", "rules")]]
     rules_refused: NotRequired[
-        Annotated[int, _number("flows that were to be selected, but for a full table", "rules")]
+        Annotated[int, _number("flows that got no rule because a table was full", "rules")]
     ]
     digests: NotRequired[Annotated[int, _number("reports of large flows", "digests")]]
     counters_read: NotRequired[
         Annotated[int, _number("counters of rules that the controller read", "counters")]
     ]
     control_bytes: NotRequired[
-        Annotated[
-            int,
-            _number(
-                "of digests, changes of rules and counters read, in `canary_bytes` too", "bytes"
-            ),
-        ]
+        Annotated[int, _number("digests, changes of rules and counters read", "bytes")]
     ]
     beta_reached: NotRequired[
         Annotated[
             int,
             _number(
-                "without packets: segments, summed over epochs, that had the flows asked for",
+                "without packets: segments, summed over epochs, that reached BETA",
                 "segments",
             ),
         ]
@@ -140,17 +143,17 @@ class Network(TypedDict):
     canary_bytes: Annotated[
         int,
         _number(
-            "Canary's: meters that were read, digests, changes of rules and counters of rules that "
-            "were read",
+            "telemetry of Canary: meters read, digests, changes of rules and counters of rules "
+            "read",
             "bytes",
         ),
     ]
-    traceroute_packets: Annotated[int, _packets("that 007's traces cost")]
+    traceroute_packets: Annotated[int, _packets("sent by 007's traceroutes")]
     icmp_messages: NotRequired[
         Annotated[
             int,
             _number(
-                "answers to traces: those sent by switches, on real packets received by hosts",
+                "answers to traceroutes that switches sent; on real packets, that hosts received",
                 "messages",
             ),
         ]
@@ -158,38 +161,48 @@ class Network(TypedDict):
     icmp_refused: NotRequired[
         Annotated[
             int,
-            _number("answers held back by a switch's limit: not known on real packets", "messages"),
+            _number("answers that a switch's limit withheld; unknown on real packets", "messages"),
         ]
     ]
     flows_recorded: NotRequired[
-        Annotated[float, _share("without packets: of the flows, those that have a record")]
+        Annotated[float, _share("without packets: the share of the flows that have a record")]
     ]
     tcp: NotRequired[
-        Annotated[dict[str, int | str] | None, _field("on real packets: what became of iperf3's")]
+        Annotated[
+            dict[str, int | str] | None,
+            _field("on real packets: how the TCP transfers of iperf3 ended"),
+        ]
     ]
 
 
 @with_config(_CLOSED)
 class Capture(TypedDict):
-    """What became of the frames of a capture, if one was replayed."""
+    """How many frames of a capture were replayed, changed or refused."""
 
-    file: Annotated[str, _field("its name")]
+    file: Annotated[str, _field("name of the file")]
     sha256: Annotated[str, _field("hash of the file, in hexadecimal", pattern=_SHA256)]
-    fit: Annotated[bool, _field("whether its timing was stretched or squeezed to the run")]
-    frames: Annotated[int, _number("frames read: replayed and refused", "frames")]
-    replayed: Annotated[int, _number("those that became packets of the run", "frames")]
-    refused: Annotated[dict[str, Index], _field("the others, by reason", "frames")]
-    as_ipv4: Annotated[int, _number("IPv6 that was sent as IPv4", "frames")]
-    shortened: Annotated[int, _number("replayed, but longer than a frame here may be", "frames")]
-    share: Annotated[float, _share("of the file that was read")]
+    fit: Annotated[bool, _field("whether its times were scaled to the length of the run")]
+    frames: Annotated[int, _number("frames read, whether replayed or refused", "frames")]
+    replayed: Annotated[int, _number("frames that became packets of the run", "frames")]
+    refused: Annotated[
+        dict[str, Index], _field("frames that were not replayed, by reason", "frames")
+    ]
+    as_ipv4: Annotated[int, _number("IPv6 frames that were sent as IPv4", "frames")]
+    shortened: Annotated[int, _number("frames that were cut to the largest size", "frames")]
+    share: Annotated[float, _share("the share of the file that was read")]
     seconds: Annotated[float, _number("from the first packet to the last that was read", "s")]
     timeless: NotRequired[
-        Annotated[int, _number("read, but without a time: they took their neighbour's", "frames")]
+        Annotated[
+            int,
+            _number(
+                "frames without a time, which got the time of the frame before or after", "frames"
+            ),
+        ]
     ]
-    pauses: NotRequired[Annotated[int, _number("long silences: with fit, they are left out")]]
-    pauses_s: NotRequired[Annotated[float, _number("how long those last together", "s")]]
+    pauses: NotRequired[Annotated[int, _number("long pauses; with `:fit` they are cut out")]]
+    pauses_s: NotRequired[Annotated[float, _number("the total length of these pauses", "s")]]
     factor: NotRequired[
-        Annotated[float, _number("by which the time between packets was stretched")]
+        Annotated[float, _number("factor by which the time between packets was stretched")]
     ]
 
 
@@ -197,40 +210,44 @@ class Capture(TypedDict):
 class Score(TypedDict):
     """The scores of a method's blamed links against the faulty ones."""
 
-    precision: Annotated[float | None, _share("faulty ones of those blamed; null if none is")]
+    precision: Annotated[
+        float | None,
+        _share("the share of the blamed links that are faulty; null if none is blamed"),
+    ]
     recall: Annotated[
         float | None,
         _share(
-            "blamed ones of those faulty and observed; 1 if none is faulty, null if none "
-            "of them was observed"
+            "the share of the observed faulty links that are blamed; 1 if none is faulty, null "
+            "if none of them was observed"
         ),
     ]
     f1: Annotated[
         float | None,
         _share(
-            "harmonic mean of both; where none is blamed 1 if none is faulty, else 0; null if "
-            "nothing faulty was observed"
+            "harmonic mean of both; if none is blamed, 1 if none is faulty, else 0; null if no "
+            "faulty link was observed"
         ),
     ]
     accuracy: Annotated[
-        float | None, _share("of all links observed, those judged rightly; null if none was")
+        float | None,
+        _share("the share of the observed links with a right verdict; null if none was observed"),
     ]
     class_f1: NotRequired[
         Annotated[
             float | None,
-            _share("F1 of classes of links that nothing tells apart: found if the truth is in it"),
+            _share("F1 of classes of indistinguishable links; found if one of them is faulty"),
         ]
     ]
     classes: NotRequired[Annotated[int, _number("classes of links that are blamed", "classes")]]
     true_positives: Annotated[int, _number("faulty and blamed", "links")]
     false_positives: Annotated[int, _number("blamed and healthy", "links")]
     false_negatives: Annotated[int, _number("faulty and not blamed", "links")]
-    missed: Annotated[list[str], _field("names of the faulty ones not blamed")]
-    wrong: Annotated[list[str], _field("names of the healthy ones blamed")]
+    missed: Annotated[list[str], _field("names of the faulty links that are not blamed")]
+    wrong: Annotated[list[str], _field("names of the healthy links that are blamed")]
     unobserved: NotRequired[
         Annotated[
             list[str],
-            _field("names of the faulty ones that nothing observed, which are not missed"),
+            _field("names of the faulty links that nothing observed; they do not count as missed"),
         ]
     ]
 
@@ -250,38 +267,40 @@ class Method(TypedDict):
     bench: NotRequired[
         Annotated[
             Literal["published", "project", "reference", "other"],
-            _field("a paper's algorithm; of this project, variants too; of the user or a package"),
+            _field("published algorithm, this project's method or variant, reference, or other"),
         ]
     ]
-    native: Annotated[
-        Literal["directed", "undirected"], _field("whether it tells directions apart")
-    ]
+    native: Annotated[Literal["directed", "undirected"], _field("the kind of link that it blames")]
     directed: Score
     undirected: Score
     lost: NotRequired[
         Annotated[Scores, _field("on real packets: against the links that really lost packets")]
     ]
-    seconds: Annotated[Seconds, _field("of diagnosis", "s")]
-    telemetry_bytes: Annotated[float, _number("telemetry that it needed", "bytes")]
-    probe_packets: Annotated[int, _packets("that it sent")]
-    measurements: NotRequired[Annotated[list[str], _field("those that its verdict rests on")]]
-    fed: NotRequired[Annotated[float, _share("least share that these got of what they asked for")]]
-    starved: NotRequired[Annotated[bool, _field("whether that is less than 0.9")]]
+    seconds: Annotated[Seconds, _field("time of the diagnosis", "s")]
+    telemetry_bytes: Annotated[float, _number("size of the telemetry that it read", "bytes")]
+    probe_packets: Annotated[int, _packets("sent for its measurements")]
+    measurements: NotRequired[Annotated[list[str], _field("the measurements that it read")]]
+    fed: NotRequired[
+        Annotated[
+            float, _share("the least share that one of these measurements got of its request")
+        ]
+    ]
+    starved: NotRequired[Annotated[bool, _field("whether `fed` is less than 0.9")]]
     ties: NotRequired[
         Annotated[
             list[list[str]],
-            _field("links of each blamed class of several, which nothing it reads tells apart"),
+            _field("links of each blamed class with several indistinguishable links"),
         ]
     ]
     observed: NotRequired[
-        Annotated[int, _number("directed links that what it reads has observed", "links")]
+        Annotated[int, _number("directed links that its measurements observed", "links")]
     ]
     remarks: NotRequired[Annotated[list[str], _field("what limits its verdict, in words")]]
     parameters: NotRequired[
-        Annotated[str, _field("all it had, as in `METHODS`: `penalty=1.0,...`")]
+        Annotated[str, _field("all parameters, as in `METHODS`: `penalty=1.0,...`")]
     ]
     parameters_from: NotRequired[
-        Annotated[str, _field("`default`, `paper` or a file; what was said one by one")]
+        Annotated[str, _field("where they came from: `default`, `paper`, a file, or set by name")]
     ]
 
 
@@ -289,35 +308,41 @@ class Method(TypedDict):
 class Use(TypedDict):
     """How much of a measurement's budget was requested and how much was used."""
 
-    asked: Annotated[int, _number("as many as were wanted")]
-    got: Annotated[int, _number("as many as there were")]
+    asked: Annotated[int, _number("the number requested")]
+    got: Annotated[int, _number("the number granted")]
 
 
 @with_config(_CLOSED)
 class Measured(TypedDict):
-    """What a measurement took and gave: what does not apply to one is not there."""
+    """The costs and results of a measurement, as far as they apply to it."""
 
-    budgets: Annotated[dict[str, Use], _field("by budget, see `docs/reference/measurements.md`")]
-    packets: NotRequired[Annotated[int, _packets("sent to measure, or counted by meters")]]
-    links_unobserved: NotRequired[
-        Annotated[int, _number("directed links without a packet", "links")]
+    budgets: Annotated[
+        dict[str, Use], _field("use of each budget, see `docs/reference/measurements.md`")
     ]
-    segments_unobserved: NotRequired[Annotated[int, _number("without a packet", "segments")]]
+    packets: NotRequired[Annotated[int, _packets("sent by the measurement, or counted by meters")]]
+    links_unobserved: NotRequired[
+        Annotated[int, _number("directed links that no packet of the measurement crossed", "links")]
+    ]
+    segments_unobserved: NotRequired[
+        Annotated[int, _number("segments without a counted packet", "segments")]
+    ]
     installed: NotRequired[Annotated[int, _number("flows that got rules", "rules")]]
     removed: NotRequired[Annotated[int, _number("flows whose rules were removed", "rules")]]
     installed_later: NotRequired[
-        Annotated[int, _number("of those installed, the ones after the first epoch", "rules")]
+        Annotated[int, _number("rules installed after the first epoch", "rules")]
     ]
     unchanged: NotRequired[
         Annotated[
             Use,
-            _field("segments, summed over the epochs after the first: without a new rule, of all"),
+            _field(
+                "pairs of a segment and a later epoch than the first: without a new rule, of all"
+            ),
         ]
     ]
     digests: NotRequired[Annotated[int, _number("reports of large flows", "digests")]]
     counters_read: NotRequired[Annotated[int, _number("counters of rules read", "counters")]]
     control_bytes: NotRequired[
-        Annotated[int, _number("of digests, changes of rules and counters read", "bytes")]
+        Annotated[int, _number("digests, changes of rules and counters read", "bytes")]
     ]
     remarks: NotRequired[
         Annotated[list[str], _field("targets that the settings cannot reach, in words")]
@@ -326,11 +351,11 @@ class Measured(TypedDict):
 
 @with_config(_CLOSED)
 class Summary(TypedDict):
-    """The figures of all methods, and what is shown beside them."""
+    """The figures of all methods, and the figures of the run that are shown beside them."""
 
     scenario: Annotated[str, _field("as in `config.json`")]
-    k: Annotated[int, _field("likewise", ge=4, le=128)]
-    seed: Annotated[int, _field("likewise", ge=0, le=2**32 - 1)]
+    k: Annotated[int, _field("as in `config.json`", ge=4, le=128)]
+    seed: Annotated[int, _field("as in `config.json`", ge=0, le=2**32 - 1)]
     topology: Annotated[str, _field("the fabric's title")]
     backend: Annotated[str, _field("as in `config.json`")]
     faulty_links: Annotated[list[str], _field("names of the directed links with a fault")]
@@ -338,26 +363,26 @@ class Summary(TypedDict):
         Annotated[
             dict[str, tuple[float, float]],
             _field(
-                "by name of the switch: the least and the highest loss rate of its faulty links"
+                "for each failed switch, the lowest and the highest loss rate of its faulty links"
             ),
         ]
     ]
-    wall_seconds: Annotated[Seconds, _field("the whole run", "s")]
+    wall_seconds: Annotated[Seconds, _field("duration of the whole run", "s")]
     degraded: Annotated[list[str], _field("what makes the measurements incomplete, in words")]
     slowdown: NotRequired[Annotated[float, _field("as in `network.json`", ge=1)]]
     events: NotRequired[Annotated[list[str], _field("as in `network.json`")]]
     collection_seconds: Annotated[list[Seconds], _field("as in `network.json`", "s")]
-    packet_hops: Annotated[int, _number("likewise", "packet-hops")]
+    packet_hops: Annotated[int, _number("as in `network.json`", "packet-hops")]
     conservation: Conservation
     metered: NotRequired[Metered]
     epochs: NotRequired[Annotated[int, _field("as in `network.json`", ge=1, le=EPOCHS)]]
-    missing: Annotated[list[str], _field("why some methods say nothing")]
-    measured: NotRequired[Annotated[dict[str, Measured], _field("by measurement")]]
-    methods: Annotated[dict[str, Method], _field("by method")]
+    missing: Annotated[list[str], _field("why some methods gave no verdict")]
+    measured: NotRequired[Annotated[dict[str, Measured], _field("use of each measurement")]]
+    methods: Annotated[dict[str, Method], _field("scores and costs of each method")]
     lost_links: NotRequired[
         Annotated[
             list[str],
-            _field("on real packets: the directed links that lost some, by faults or not"),
+            _field("on real packets: the directed links that lost packets, whatever the cause"),
         ]
     ]
     capture: NotRequired[Capture]
@@ -367,7 +392,7 @@ class Summary(TypedDict):
 class Entry(TypedDict):
     """The size and hash of a file."""
 
-    bytes: Annotated[int, _number("its size", "bytes")]
+    bytes: Annotated[int, _number("size of the file", "bytes")]
     sha256: Annotated[str, _field("hash of its content, in hexadecimal", pattern=_SHA256)]
 
 
@@ -376,9 +401,9 @@ class Manifest(TypedDict):
     """Every other file of a finished run, written last."""
 
     record_version: Annotated[int, _field("version of the record")]
-    files: Annotated[dict[str, Entry], _field("by name")]
+    files: Annotated[dict[str, Entry], _field("the entry of each file")]
     replacing: NotRequired[
-        Annotated[dict[str, Entry], _field("likewise, while `canary analyze` replaces files")]
+        Annotated[dict[str, Entry], _field("the new entries while `canary analyze` replaces files")]
     ]
 
 
@@ -386,9 +411,9 @@ Parameters = with_config(_CLOSED)(
     TypedDict(
         "Parameters",
         {
-            "values": Annotated[str, _field("all that it has, as in `METHODS`: `penalty=1.0,...`")],
+            "values": Annotated[str, _field("all parameters, as in `METHODS`: `penalty=1.0,...`")],
             "from": Annotated[
-                str, _field("`default`, `paper` or a file; what was said one by one")
+                str, _field("where they came from: `default`, `paper`, a file, or set by name")
             ],
         },
     )
@@ -397,17 +422,19 @@ Parameters = with_config(_CLOSED)(
 
 @with_config(_OPEN)
 class Comparison(TypedDict):
-    """Of a folder of `canary compare`: what decides its figures but for the seeds."""
+    """The settings and code that determine the figures of a comparison, besides its seeds."""
 
     scenario: Annotated[str, _field("what was run")]
-    methods: Annotated[list[str], _field("as named, in their order")]
-    parameters: Annotated[dict[str, Parameters], _field("by method")]
+    methods: Annotated[list[str], _field("names of the methods, in the given order")]
+    parameters: Annotated[dict[str, Parameters], _field("parameters of each method")]
     code_sha256: Annotated[str, _field("hash of all sources and tables", pattern=_SHA256)]
-    scenario_sha256: NotRequired[Annotated[str, _field("of its file, if named", pattern=_SHA256)]]
-    faults_sha256: NotRequired[Annotated[str, _field("likewise", pattern=_SHA256)]]
-    traffic_sha256: NotRequired[Annotated[str, _field("likewise", pattern=_SHA256)]]
-    methods_sha256: NotRequired[Annotated[dict[str, str], _field("of method files, by name")]]
-    plugged_in: Annotated[dict[str, str], _field("methods of packages, with their versions")]
+    scenario_sha256: NotRequired[
+        Annotated[str, _field("hash of the scenario file", pattern=_SHA256)]
+    ]
+    faults_sha256: NotRequired[Annotated[str, _field("hash of the fault file", pattern=_SHA256)]]
+    traffic_sha256: NotRequired[Annotated[str, _field("hash of the traffic file", pattern=_SHA256)]]
+    methods_sha256: NotRequired[Annotated[dict[str, str], _field("hash of each method file")]]
+    plugged_in: Annotated[dict[str, str], _field("methods of other packages, with their versions")]
 
 
 DOCUMENTS: Mapping[str, Any] = {

@@ -135,14 +135,16 @@ def _tiers(table: Table, src: LongArray, dst: LongArray, names: list[str]) -> Lo
     for end, switch in (("src", src), ("dst", dst)):
         given, value = table.given(f"{end}_tier"), table.values(f"{end}_tier")
         other = given & (value != tier[switch])
-        table.refuse(other, f"{end} has another tier here than in other rows")
+        table.refuse(other, f"{end} has a different tier in another row")
     graph = coo_array((np.ones(len(src)), (src, dst)), shape=(n, n)).tocsr()
     parts, part = connected_components(graph, directed=False)
     if parts > 1:
         apart = part[src] != part[src[0]]
         row = int(np.argmax(apart))
         raise table.fail(
-            row, f"no way leads from {names[src[row]]} to {names[src[0]]}: the fabric falls apart"
+            row,
+            f"no path leads from {names[src[row]]} to {names[src[0]]}: the fabric must be "
+            "connected",
         )
     if not (tier == 0).any():
         raise TableError(
@@ -155,7 +157,7 @@ def _tiers(table: Table, src: LongArray, dst: LongArray, names: list[str]) -> Lo
         )
         tier = np.where(tier < 0, distance, tier).astype(np.int64)
     flat = tier[src] == tier[dst]
-    table.refuse(flat, "both ends are of the same tier: the fabric is no Clos")
+    table.refuse(flat, "both ends have the same tier, so the fabric is not a Clos")
     return tier
 
 

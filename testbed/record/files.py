@@ -175,7 +175,7 @@ def _read_parquet(path: Path, schema: Schema, part: bool) -> pa.Table:
 
 def _unreadable(path: Path) -> TableError:
     """Return the error of a damaged Parquet file; Arrow's own message is about its internals."""
-    return TableError(f"{path} is no readable Parquet file: cut off or damaged?")
+    return TableError(f"{path} is not a readable Parquet file: it may be cut off or damaged")
 
 
 def _read_csv(path: Path, schema: Schema, part: bool) -> pa.Table:
@@ -193,7 +193,7 @@ def _read_csv(path: Path, schema: Schema, part: bool) -> pa.Table:
         elif not part or words[0] == "#":
             raise TableError(f"{path}: the first line must be {schema.header!r}")
         if not complete:
-            raise TableError(f"{path}: the last line has no end: cut off?")
+            raise TableError(f"{path}: the last line has no line break: it may be cut off")
         try:
             names = next(csv.reader([(second if stated else first).decode("utf-8-sig")]), [])
         except (UnicodeDecodeError, csv.Error):
@@ -267,7 +267,7 @@ def _parse_error(error: Exception) -> str:
 def _check_version(path: Path, schema: Schema, found: Sequence[str]) -> None:
     format_, table, version = found
     if (format_, table) != (FORMAT, schema.name):
-        said = f"says {shown(format_)} {shown(table)}" if format_ else "does not say what it is"
+        said = f"says {shown(format_)} {shown(table)}" if format_ else "does not name its format"
         raise TableError(f"{path} {said}: {FORMAT!r} {schema.name!r} is needed")
     if version != str(VERSION):
         raise TableError(f"{path} is of version {shown(version)}: version {VERSION} is needed")
@@ -282,7 +282,7 @@ def _check_names(path: Path, schema: Schema, names: Sequence[str]) -> None:
         )
     twice = [name for name in known if list(names).count(name) > 1]
     if twice:
-        raise TableError(f"{path}: column {twice[0]} is there twice")
+        raise TableError(f"{path}: column {twice[0]} is given twice")
     missing = [c.name for c in schema.columns if c.required and c.name not in names]
     if missing:
         raise TableError(f"{path}: column {missing[0]} is missing")

@@ -90,7 +90,7 @@ def _compare(folder: Path, manifest: Mapping[str, Any]) -> None:
         if name not in found:
             if name not in files:  # its replacement was cut short
                 continue
-            raise ManifestError(f"{folder / name} is missing, which the run had")
+            raise ManifestError(f"{folder / name} is missing, but the run had it")
         size = found[name]
         if all(size != entry["bytes"] for entry in known):
             was = known[0]["bytes"]
@@ -150,7 +150,7 @@ def _as_found(folder: Path, manifest: Mapping[str, Any]) -> Entries:
 def _read(folder: Path) -> dict[str, Any]:
     path = folder / MANIFEST
     if not path.is_file():
-        raise ManifestError(f"{path} is missing: nobody knows whether the run is what it was")
+        raise ManifestError(f"{path} is missing, so changes to the run cannot be detected")
     try:
         manifest = read_document(path)
     except DocumentError as error:

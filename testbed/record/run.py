@@ -273,7 +273,7 @@ class RunDirectory:
         if not path.is_dir():
             raise RunError(f"{path} is not a directory: give the directory of a finished run")
         if finished and path.name.endswith(".partial"):
-            raise RunError(f"{path} is a run that did not finish: make it again, or analyze it")
+            raise RunError(f"{path} is an unfinished run: make it again or analyze it")
         self._need(("config.json",))
         _check_version(path)
         self._need((*REQUIRED, "summary.json") if finished else REQUIRED)
@@ -283,7 +283,7 @@ class RunDirectory:
         self.network = cast(Network, self._document("network.json"))
         self.epochs = self.network["epochs"]
         if self.epochs > self.config["epochs"]:
-            self._wrong("network.json", f"epochs is {self.epochs}, more than were asked for")
+            self._wrong("network.json", f"epochs is {self.epochs}, more than requested")
         for name in ("unread", "restarted"):
             if (last := max(dict(self.network.get(name, ())), default=0)) >= self.epochs:
                 self._wrong("network.json", f"{name} names epoch {last} of {self.epochs}")
@@ -328,7 +328,7 @@ class RunDirectory:
         if self.has(registers(0)) and not isinstance(fabric, PacketFabric):
             self._wrong(
                 "fabric.parquet",
-                "is no fat-tree or two switches, as all networks of packets",
+                "must be a fat-tree or two switches, as in every network of packets",
             )
         fabric.title = title
         return fabric
@@ -440,6 +440,6 @@ def _check_version(path: Path) -> None:
     if found is not True and found == VERSION:
         return
     newer = isinstance(found, int) and found > VERSION
-    said = "of before records had a version" if found is None else f"of version {shown(found)}"
+    said = "from before records had versions" if found is None else f"of version {shown(found)}"
     what = "use the newer version of this software" if newer else "make the run again"
     raise RunError(f"{path} holds a record {said}: version {VERSION} is read here: {what}")

@@ -18,38 +18,44 @@ FABRIC = Schema(
     "fabric",
     "a row for each directed link between switches, both directions listed",
     (
-        Column("link", "int64", "the link's number: any, no two alike; in a run the row's"),
-        Column("src", "text", "name of the switch it leads from"),
-        Column("dst", "text", "name of the switch it leads to"),
+        Column(
+            "link",
+            "int64",
+            "number of the link: any distinct numbers; in a run, the number of the row",
+        ),
+        Column("src", "text", "name of the switch where the link begins"),
+        Column("dst", "text", "name of the switch where the link ends"),
         Column(
             "src_tier",
             "int8",
-            "0 for the switches where paths begin and end, rising upwards",
-            null="derived: the distance from the nearest switch of tier 0",
+            "tier of `src`: 0 for the switches where paths begin and end, higher upwards",
+            null="the distance from the nearest switch of tier 0 is used",
             required=False,
             low=0,
             high=100,
         ),
-        Column("dst_tier", "int8", "likewise", null="likewise", required=False, low=0, high=100),
+        Column(
+            "dst_tier", "int8", "tier of `dst`", null="likewise", required=False, low=0, high=100
+        ),
     ),
     key=("link",),
 )
 
 LINKS = Schema(
     "links",
-    "the truth about each link of the fabric, in its order: no method may read it",
+    "the truth about each link, in the order of `fabric`; no method may read it",
     (
         Column("name", "text", "`src->dst`, with `#2` for a second link between the same switches"),
         Column("faulty", "bool", "whether a fault was injected"),
         Column(
             "rate",
             "float64",
-            "loss rate: on packets that of its worst fault, without packets the mean of the epochs "
-            "with noise",
+            "loss rate: with packets, of its worst fault; without packets, the mean over the "
+            "epochs, noise included",
             low=0,
             high=1,
         ),
-        _packets("packets", "packets that began to cross it: with those in `fault_drops`"),
+        _packets("packets", "packets that were sent over it, including those in `fault_drops`"),
         _packets("fault_drops", "lost by faults and noise"),
         _packets("queue_drops", "lost by full queues"),
     ),
@@ -58,27 +64,27 @@ LINKS = Schema(
 
 EMULATOR_DROPS = Schema(
     "emulator_drops",
-    "packets that real switches, hosts and cables lost and no fault took, a row for each place "
-    "that lost some: truth, no method may read it",
+    "packets that real switches, hosts and cables lost without a fault, a row for each place; no "
+    "method may read it",
     (
         Column(
             "link",
             "int32",
             "the directed link",
-            null="-1: a host's cable, or not known",
+            null="-1: the cable of a host, or unknown",
             numbers="links",
         ),
         Column("place", "text", "the cable, `agg0_1->core2` or `h0_0_0->tor0_0`, or the switch"),
         Column(
             "where",
             "text",
-            "`cable`: its other end refused them; `socket`: they did not fit into the buffer of "
-            "the switch there; `host`: of the host; `switch`: the switch there did not begin to "
-            "process them; `queues`: a switch began to, and neither sent nor dropped them for a "
-            "fault",
+            "`cable`: the other end of the cable refused them; `socket`: the socket buffer of the "
+            "switch was full; `host`: the socket buffer of the host was full; `switch`: the switch "
+            "did not begin to process them; `queues`: the switch began to process them, but "
+            "neither sent them nor dropped them for a fault",
             words=("cable", "socket", "host", "switch", "queues"),
         ),
-        _packets("packets", "lost"),
+        _packets("packets", "packets lost there"),
     ),
     required=False,
 )
@@ -96,12 +102,12 @@ FLOWS = Schema(
         Column("protocol", "uint8", "IP protocol", required=False),
         Column("src_tor", "int32", "sender's ToR", numbers="tors"),
         Column("dst_tor", "int32", "receiver's ToR", numbers="tors"),
-        _packets("sent", "sent, repetitions included"),
-        _packets("lost", "lost; with TCP: sent again"),
+        _packets("sent", "packets sent, including retransmissions"),
+        _packets("lost", "packets lost; for real TCP: retransmitted"),
         Column(
             "path",
             "path",
-            "the links it took, where the fabric tells (INT)",
+            "the links that it crossed, if the fabric reports them (INT)",
             required=False,
             numbers="links",
         ),
@@ -110,10 +116,13 @@ FLOWS = Schema(
 
 PROBE_PATHS = Schema(
     "probe_paths",
-    "the paths that are probed",
+    "the probed paths",
     (
         Column(
-            "plan", "text", "whose: `netbouncer` (up and back) or `detector` (one way)", words=PLANS
+            "plan",
+            "text",
+            "the plan: `netbouncer` (up and back) or `detector` (one way)",
+            words=PLANS,
         ),
         Column("path", "path", "the links of the path in order", numbers="links", low=1),
     ),
@@ -124,26 +133,26 @@ PROBE_COUNTS = Schema(
     "a row for each path and pair of hosts that probe it",
     (
         Column("path", "int32", "the path", numbers="probe_paths"),
-        Column("src_host", "int32", "sender", null="-1: no host in particular", numbers="hosts"),
+        Column("src_host", "int32", "sender", null="-1: no single host", numbers="hosts"),
         Column(
             "dst_host",
             "int32",
-            "receiver; the sender where the path leads back",
+            "receiver; equal to the sender if the path leads back",
             null="-1: likewise",
             numbers="hosts",
         ),
         _packets("sent", "probes sent"),
-        _packets("lost", "of them lost"),
+        _packets("lost", "probes lost"),
     ),
 )
 
 CONNECTIONS = Schema(
     "connections",
-    "flows that lost packets and were traced (007), in order of flows",
+    "flows that lost packets and were traced (007), ordered by flow",
     (
         Column("flow", "int32", "the flow", numbers="flows"),
-        Column("path", "path", "the links that the trace found, in order", numbers="links"),
-        Column("complete", "bool", "whether that is the whole path: else it may have gaps"),
+        Column("path", "path", "the links that the traceroute found, in order", numbers="links"),
+        Column("complete", "bool", "whether this is the whole path; if not, it may have gaps"),
     ),
     key=("flow",),
 )
@@ -152,17 +161,17 @@ CONNECTIONS = Schema(
 
 SEGMENTS = Schema(
     "segments",
-    "what the meters at both ends of a segment counted; where registers are recorded, made of them",
+    "the counts of the meters at both ends of each segment, from `registers` if these exist",
     (
         Column("epoch", "int32", "measurement epoch, from 0", numbers="epochs"),
         Column(
             "segment",
             "int32",
-            "as `testbed.fabric.segments` numbers those of the fabric",
+            "number of the segment, as `testbed.fabric.segments` numbers them",
             numbers="segments",
         ),
         _packets("sent", "counted at the upstream"),
-        _packets("lost", "of them not at the downstream"),
+        _packets("lost", "counted at the upstream and not at the downstream"),
     ),
     required=False,
     key=("epoch", "segment"),
@@ -179,11 +188,11 @@ REGISTERS = Schema(
         Column("meter", "int8", f"{USM}: upstream (USM), {DSM}: downstream (DSM)", low=0, high=1),
         Column("row", "int8", "row of the meter", low=0),
         Column("bucket", "int16", "bucket of the row", low=0),
-        Column("dirty", "bool", "whether several flows met in it"),
+        Column("dirty", "bool", "whether several flows were counted in it"),
         Column("flow_hi", "uint64", "upper 40 bits of the flow ID", high=2**40 - 1),
-        Column("flow_lo", "uint64", "lower 64 bits"),
+        Column("flow_lo", "uint64", "lower 64 bits of the flow ID"),
         Column("path_bf", "uint32", "pathBF of the packets; 0 in a USM"),
-        Column("count", "uint32", "counted", "packets"),
+        Column("count", "uint32", "packets counted", "packets"),
     ),
     required=False,
     file="registers/epoch-NNN",
@@ -196,24 +205,24 @@ RULES = Schema(
     (
         Column("epoch", "int32", "measurement epoch", numbers="epochs"),
         Column("flow_hi", "uint64", "upper 40 bits of the flow ID", high=2**40 - 1),
-        Column("flow_lo", "uint64", "lower 64 bits"),
-        Column("segment", "int32", "where it is monitored", numbers="segments"),
+        Column("flow_lo", "uint64", "lower 64 bits of the flow ID"),
+        Column("segment", "int32", "the segment that monitors it", numbers="segments"),
     ),
     required=False,
 )
 
 SELECTION = Schema(
     "selection",
-    "what the controller selected and the meters counted, a row for each epoch and segment with a "
-    "number that is not 0",
+    "the flows selected and packets counted, a row for each epoch and segment with a number other "
+    "than 0",
     (
         Column("epoch", "int32", "measurement epoch", numbers="epochs"),
-        Column("segment", "int32", "where", numbers="segments"),
-        _packets("packets", "counted at the upstream, of flows that have a bucket of their own"),
-        Column("flows", "int64", "of these flows, those with packets in this epoch", low=0),
-        Column("rules", "int64", "flows with rules at the epoch's end", low=0),
+        Column("segment", "int32", "the segment", numbers="segments"),
+        _packets("packets", "counted at the upstream for flows that are alone in a bucket"),
+        Column("flows", "int64", "number of these flows with packets in this epoch", low=0),
+        Column("rules", "int64", "flows with rules at the end of the epoch", low=0),
         Column("installed", "int64", "flows that got rules in this epoch", low=0),
-        Column("removed", "int64", "flows whose rules its end removed, as they were quiet", low=0),
+        Column("removed", "int64", "quiet flows whose rules the end of the epoch removed", low=0),
     ),
     required=False,
     key=("epoch", "segment"),
@@ -223,7 +232,7 @@ SWITCHES = Schema(
     "switches",
     "the switches of a network of packets",
     (
-        Column("name", "text", "its name in `fabric`"),
+        Column("name", "text", "name, as in `fabric`"),
         Column("id", "uint64", "48-bit ID", high=2**48 - 1),
         Column("mask", "uint32", "its bits in pathBF"),
         Column("ip", "uint32", "IPv4 address"),
@@ -235,20 +244,20 @@ SWITCHES = Schema(
 
 DROPS = Schema(
     "drops",
-    "the network's own record of every lost packet of the traffic: truth, for tests",
+    "the network's own record of every lost packet; for tests, no method may read it",
     (
-        Column("time_ns", "uint64", "when", "ns"),
+        Column("time_ns", "uint64", "time of the loss", "ns"),
         Column("flow", "int32", "the flow", numbers="flows"),
         Column(
             "link",
             "int32",
-            "where: links of the fabric, then those of hosts",
+            "the link that lost it; links of hosts follow those of the fabric",
             null="-1: in a switch that had restarted",
             low=-1,
         ),
         Column("cause", "text", "`fault`, `corrupt`, `queue` or `no_route`"),
-        Column("counted", "bool", "whether the upstream had counted it"),
-        Column("epoch", "int32", "epoch it was counted in", null="-1: not counted", low=-1),
+        Column("counted", "bool", "whether an upstream meter had counted it"),
+        Column("epoch", "int32", "the epoch that counted it", null="-1: not counted", low=-1),
     ),
     required=False,
 )
@@ -257,7 +266,7 @@ DROPS = Schema(
 
 DIAGNOSIS = Schema(
     "diagnosis",
-    "a method's verdict on each link of the fabric, in its order",
+    "a method's verdict on each link, in the order of `fabric`",
     (
         Column("link", "text", "the link's name"),
         Column("flagged", "bool", "whether it is blamed"),
@@ -272,7 +281,7 @@ DIAGNOSIS = Schema(
         Column(
             "class",
             "int32",
-            "the lowest of the links that no observation tells from it: itself, if all do",
+            "the lowest number among the links that no observation distinguishes from this one",
             required=False,
             numbers="links",
         ),
@@ -280,13 +289,13 @@ DIAGNOSIS = Schema(
             "success",
             "float64",
             "estimated share of packets that cross it",
-            null="nan: none",
+            null="nan: no estimate",
             low=0,
             high=1,
         ),
-        Column("score", "float64", "how suspicious it is"),
-        Column("rank", "int32", "1 for the most suspicious", low=1),
-        Column("stage", "int32", "stage that blamed it, from 1", null="0: none", low=0),
+        Column("score", "float64", "the higher, the more suspicious"),
+        Column("rank", "int32", "1 for the most suspicious link", low=1),
+        Column("stage", "int32", "stage that blamed it, from 1", null="0: no stage", low=0),
     ),
     required=False,
     file="diagnoses/METHOD",
@@ -298,7 +307,7 @@ CAUSES = Schema(
     "a method's verdict on each traced connection",
     (
         Column("flow", "int32", "the flow", numbers="flows"),
-        Column("cause", "int32", "the link it blames", null="-1: noise", numbers="links"),
+        Column("cause", "int32", "the link that it blames", null="-1: noise", numbers="links"),
     ),
     required=False,
     file="diagnoses/METHOD-connections",

@@ -23,7 +23,7 @@ def links_with_matches(run: RunDirectory) -> list[str]:
         matched = {fault["link"] for fault in faults if "match" in fault}
         return sorted(matched - {fault["link"] for fault in faults if "match" not in fault})
     except Exception:
-        raise RunError(f"{path} is damaged: its faults are none") from None
+        raise RunError(f"{path} is damaged: its faults cannot be read") from None
 
 
 def failed_devices(run: RunDirectory) -> dict[str, int]:
@@ -38,8 +38,12 @@ def failed_devices(run: RunDirectory) -> dict[str, int]:
         _, key, text = text.rpartition("failed_devices:")  # it is the last, and faults are many
         names = yaml.safe_load(text) if key else ()
     except Exception:  # PyYAML has errors of many kinds for a value that is none of its tag
-        raise RunError(f"{path} is damaged: failed_devices are no switches of the fabric") from None
+        raise RunError(
+            f"{path} is damaged: failed_devices must be switches of the fabric"
+        ) from None
     try:
         return {name: fabric.switch(name) for name in names}
     except (TopologyError, TypeError):
-        raise RunError(f"{path} is damaged: failed_devices are no switches of the fabric") from None
+        raise RunError(
+            f"{path} is damaged: failed_devices must be switches of the fabric"
+        ) from None

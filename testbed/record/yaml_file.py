@@ -86,7 +86,7 @@ def read_yaml(path: Path, absent: str, empty: str) -> YamlFile:
     """
     try:
         if path.exists() and not path.is_file() and not path.is_dir():
-            raise YamlError(f"cannot read {path}: it is no regular file")
+            raise YamlError(f"cannot read {path}: it is not a regular file")
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
         raise YamlError(absent) from None
@@ -108,7 +108,9 @@ def read_yaml(path: Path, absent: str, empty: str) -> YamlFile:
     for part in _nodes(node):
         if isinstance(part, yaml.ScalarNode) and _UNSPEAKABLE.search(part.value):
             line = part.start_mark.line + 1
-            raise YamlError(f"{path} line {line}: {shown(part.value)} has what no name can have")
+            raise YamlError(
+                f"{path} line {line}: {shown(part.value)} has characters that a name cannot have"
+            )
         if isinstance(part, yaml.MappingNode):
             keys = [key for key, _ in part.value if isinstance(key, yaml.ScalarNode)]
             counts = Counter(key.value for key in keys)

@@ -87,7 +87,7 @@ def read_capture(
 ) -> Capture:
     """Read the TCP and UDP packets of a file.
 
-    Packets that are far from all others in time are refused (`testbed.traffic.capture`).
+    Packets that are far from all other frames in time are refused (`testbed.traffic.capture`).
 
     Args:
         path: The file.
@@ -280,7 +280,7 @@ def mix(x: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
     return x ^ (x >> np.uint64(31))
 
 
-STRAY = "far from all others in time"
+STRAY = "far from all other frames in time"
 """The reason for refusing a packet whose time is far from those of all others."""
 
 _LEAST_PAUSE_NS = 10**9

@@ -132,7 +132,7 @@ def read_sizes(path: Path) -> SizeTable:
     rows: list[tuple[int, float, float]] = []
     try:
         if path.exists() and not path.is_file():
-            raise SizeTableError(f"cannot read {path}: it is no file")
+            raise SizeTableError(f"cannot read {path}: it is not a file")
         with path.open(encoding="utf-8") as file:
             for number, line in enumerate(file, 1):
                 if number > _MOST_LINES:
@@ -142,13 +142,15 @@ def read_sizes(path: Path) -> SizeTable:
                     continue
                 rows.append((number, *_size_and_share(path, number, words)))
     except FileNotFoundError:
-        raise SizeTableError(f"no flow sizes {path}: check TRAFFIC") from None
+        raise SizeTableError(f"there is no file of flow sizes {path}: check TRAFFIC") from None
     except OSError as error:
         raise SizeTableError(f"cannot read {path}: {why(error)}") from None
     except UnicodeDecodeError:
-        raise SizeTableError(f"{path} is no text: lines of a size and a share are needed") from None
+        raise SizeTableError(
+            f"{path} is not a text file: lines of a size and a share are needed"
+        ) from None
     if len(rows) < 2:
-        raise SizeTableError(f"{path} has {len(rows)} lines of a size and a share: 2 are the least")
+        raise SizeTableError(f"{path} has {len(rows)} lines of a size and a share: use at least 2")
     lines, size, share = (np.array(column) for column in zip(*rows, strict=True))
     for what, column in (("the size", size), ("the share", share)):
         for row in np.flatnonzero(np.diff(column) < 0)[:1]:
@@ -159,7 +161,7 @@ def read_sizes(path: Path) -> SizeTable:
             path, int(lines[-1]), f"the last share is {whole:g}: 1 or 100 (percent) is needed"
         )
     if size[-1] <= 0:
-        raise SizeTableError(f"{path} has no flow of any byte")
+        raise SizeTableError(f"{path} has only flows of 0 bytes")
     if share[0] > 0:  # so many flows have the smallest size
         size, share = np.insert(size, 0, size[0]), np.insert(share, 0, 0.0)
     return SizeTable(size, share / whole)

@@ -91,7 +91,7 @@ def read_flow_list(
 def _read(path: Path) -> pa.Table:
     try:
         if path.exists() and not path.is_file():
-            raise FlowListError(f"cannot read {path}: it is no file")
+            raise FlowListError(f"cannot read {path}: it is not a file")
         if path.stat().st_size > _MOST_BYTES:
             raise FlowListError(f"{path} has more than a gigabyte: keep its first flows")
         table = pacsv.read_csv(
@@ -104,7 +104,7 @@ def _read(path: Path) -> pa.Table:
             ),
         )
     except FileNotFoundError:
-        raise FlowListError(f"no flows {path}: check TRAFFIC") from None
+        raise FlowListError(f"there is no flow list {path}: check TRAFFIC") from None
     except OSError as error:
         raise FlowListError(f"cannot read {path}: {why(error)}") from None
     except (ValueError, pa.ArrowException) as error:
@@ -134,7 +134,7 @@ def _hosts(path: Path, table: pa.Table, end: str, topology: PacketFabric) -> npt
         raise _wrong(
             path,
             int(row),
-            f"{end} {name} is no host: use 0 to {topology.n_hosts - 1}, or {first} to {last}",
+            f"{end} {name} is not a host: use 0 to {topology.n_hosts - 1}, or {first} to {last}",
         )
     return found
 

@@ -95,4 +95,4 @@ def make_distinct(
         src_port[again] = rng.integers(1024, 65536, len(again))
         if attempt >= 8:
             dst_port[again] = rng.integers(1024, 65536, len(again))
-    raise UserError("too many flows for this few hosts: 5-tuples cannot be made distinct")
+    raise UserError("there are too many flows for so few hosts: their 5-tuples cannot be distinct")

@@ -167,9 +167,7 @@ def _reader(path: Path, file: Any) -> tuple[Any, bool]:
     try:
         return (_ng_reader() if ng else RawPcapReader)(file), ng
     except Scapy_Exception:
-        raise CaptureError(
-            f"{path} is no capture: pcap and pcapng are understood, gzipped or not"
-        ) from None
+        raise CaptureError(f"{path} is not a capture: use pcap or pcapng, gzipped or not") from None
 
 
 @cache
@@ -218,8 +216,8 @@ class _Unzipped(gzip.GzipFile):
         self._left -= len(data)
         if self._left < 0:
             raise CaptureError(
-                f"{self._path} unpacks to more than {_MOST_TIMES} times its size, which no capture "
-                "of traffic does: look at it with capinfos, and unpack it if it is right"
+                f"{self._path} unpacks to more than {_MOST_TIMES} times its size, unlike any "
+                "capture of traffic: check it with capinfos, and unpack it if it is correct"
             )
         return data
 
@@ -229,7 +227,7 @@ def _open(path: Path) -> Iterator[Any]:
     """Yield the file, unzipped, and a function that returns the share of it that was read."""
     try:
         if path.exists() and not path.is_file() and not path.is_dir():
-            raise CaptureError(f"cannot read {path}: it is no regular file, copy it into one")
+            raise CaptureError(f"cannot read {path}: it is not a regular file: copy it into one")
         with path.open("rb") as raw:
             size = max(path.stat().st_size, 1)
 
@@ -242,7 +240,7 @@ def _open(path: Path) -> Iterator[Any]:
             else:
                 yield raw, share
     except FileNotFoundError:
-        raise CaptureError(f"no capture {path}: check TRAFFIC") from None
+        raise CaptureError(f"there is no capture {path}: check TRAFFIC") from None
     except OSError as error:
         raise CaptureError(f"cannot read {path}: {error.strerror or error}") from None
 

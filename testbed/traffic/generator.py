@@ -186,7 +186,9 @@ def flow_process(
 ) -> FlowProcess:
     """Return the process that `generate` draws flows from; arguments and errors are the same."""
     if not 0 < load <= _MAX_UTILISATION:
-        raise TrafficError(f"LOAD={load:g} is out of range: use 0 to {_MAX_UTILISATION}, as 0.5")
+        raise TrafficError(
+            f"LOAD={load:g} is out of range: use 0 to {_MAX_UTILISATION}, such as 0.5"
+        )
     if topology.n_tors < 2:
         raise TrafficError(f"{topology.title} has no two racks to send between")
     sizes = flow_sizes(workload)

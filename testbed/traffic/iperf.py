@@ -226,7 +226,9 @@ class Iperf:
             failed = f"{self._failed} of {all_of_them} TCP transfers failed"
             found.append(f"{failed}, the first with: {self._first_failure}")
         if self._sockets.overflows:
-            found.append("more TCP connections ended at once than a kernel could tell")
+            found.append(
+                "so many TCP connections ended at once that the kernel could not report all of them"
+            )
         return found
 
     # ---- what the hosts saw ------------------------------------------------------------------

@@ -109,7 +109,7 @@ class TcpSockets:
                 self._ended[-1].setblocking(False)
         except OSError as e:
             self.close()
-            raise SocketError(f"this kernel tells nothing of its sockets: {e.strerror}") from None
+            raise SocketError(f"this kernel does not report its sockets: {e.strerror}") from None
 
     def close(self) -> None:
         """Close the netlink sockets of all hosts."""
@@ -183,7 +183,7 @@ def _dump(s: socket.socket, states: int) -> Iterator[bytes]:
             if kind == NLMSG_DONE:
                 return
             if kind == NLMSG_ERROR:
-                raise SocketError("this kernel tells nothing of its TCP sockets: modprobe tcp_diag")
+                raise SocketError("this kernel does not report its TCP sockets: modprobe tcp_diag")
             yield message
 
 

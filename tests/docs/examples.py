@@ -74,7 +74,7 @@ def main(words: Sequence[str]) -> int:
     asked = parser.parse_args(words)
     unknown = [name for name in asked.names if name not in NAMES]
     if unknown:
-        parser.error(f"there is no example {unknown[0]}: choose of {', '.join(NAMES)}")
+        parser.error(f"there is no example {unknown[0]}: choose from {', '.join(NAMES)}")
     failed = 0
     with tempfile.TemporaryDirectory() as folder:
         pictures = asked.pictures or Path(folder)

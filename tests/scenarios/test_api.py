@@ -201,7 +201,7 @@ def test_a_scenario_made_in_python_runs(tmp_path: Path) -> None:
     asked = {"epochs": 1, "load": 0.005, "methods": "canary"}
     made = scenarios.run(Scenario(make_faults=one_link), path=tmp_path / "run", **asked)
     assert made.faulty == ["agg0_0->tor0_1"] and made.summary["scenario"] == "own"
-    with pytest.raises(ValueError, match="'own' is none of the library"):
+    with pytest.raises(ValueError, match="'own' is not in the library"):
         scenarios.run(config=made.path)
     for wrong, why in (
         (lambda topology, settings: None, "make_faults returns nothing"),

@@ -99,9 +99,9 @@ class Flock(Method):
             True,
             "3.3 and algorithm 1",
             "The search starts from no failure, and adds components until none gains.",
-            "It starts from links alone and from all components, takes components back, tries each "
-            "one's release, and each device in the place of its links.",
-            "Where many links fail, greedy search blames devices first, after which the true links "
+            "It starts once from links alone and once from all components. It can remove "
+            "components again, and tries a device in place of its links.",
+            "If many links fail, greedy search blames devices first, and then the true links "
             "gain nothing.",
         ),
         Change(
@@ -110,8 +110,10 @@ class Flock(Method):
             True,
             "3.2, equation 1",
             "A flow's likelihood is that of its losses.",
-            "Where only flows that lost packets were reported (A2), it is that given some loss.",
-            "Taken for a random sample, such flows speak against every link that they cross.",
+            "If only flows that lost packets were reported (A2), the likelihood is conditional "
+            "on a loss.",
+            "Treated as a random sample, such flows are evidence against every link that they "
+            "cross.",
         ),
         Change(
             "severe",
@@ -120,9 +122,9 @@ class Flock(Method):
             "3.2, equation 1",
             "One pair of loss rates, p_b and p_g, holds for all flows.",
             "For flows with several possible paths a larger p_b is tried, too, and the likelier "
-            "verdict given.",
+            "verdict is used.",
             "A p_b for faults of 0.1 to 1 % does not fit links that lose much: two bad paths "
-            "explain their flows better than one.",
+            "then explain a flow better than one.",
         ),
         Change(
             "links",

@@ -226,8 +226,8 @@ def search_model(
     search = Search(model, found, compare=model.undirected or asked)
     search.alone = found
     search.remarks = (
-        f"{n:,} pairs of ToRs, {int(found.sum()):,} components blamed without them: the search was "
-        "refined on flows of known path and probes alone",
+        f"{n:,} pairs of ToRs, {int(found.sum()):,} components blamed: the search was refined "
+        "only on probes and flows of known path",
     )
     if asked and search.hope() < least:
         return search
@@ -266,7 +266,7 @@ def plain_greedy(model: FlockModel) -> tuple[BoolArray, float]:
     posterior in nats.
     """
     if len(model.pairs.bad):
-        raise ValueError("plain greedy search is for listed path sets")
+        raise ValueError("plain greedy search needs listed path sets")
     listed = model.listed._replace(
         failures=model.listed.failures.copy(), bad=model.listed.bad.copy()
     )

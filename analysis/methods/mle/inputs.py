@@ -38,7 +38,7 @@ def chosen_kinds(kinds: str | None) -> frozenset[str] | None:
     found = kinds.split("+")
     for kind in found:
         if kind not in KINDS:
-            raise UserError(f"no kind {kind!r}: known are {', '.join(KINDS)}, joined by +")
+            raise UserError(f"kind {kind!r} is unknown: use {', '.join(KINDS)}, joined by +")
     return frozenset(found)
 
 
@@ -229,9 +229,11 @@ def chosen_flows(
     known, lossy = one[of], lost > 0
     kinds = _kinds(known, lossy) if kinds is None else kinds & {"A2", "P", "INT"}
     if "INT" in kinds and not known.all():
-        raise MissingTelemetry("INT needs the path of each flow: some have none")
+        raise MissingTelemetry("INT needs the path of every flow, but some flows have none")
     if "A2" in kinds and lossy.any() and not (known & lossy).any() and not trials:
-        raise MissingTelemetry("A2 needs the traced paths of flows that lost packets: none is")
+        raise MissingTelemetry(
+            "A2 needs traced paths of flows that lost packets, but there are none"
+        )
     if len(lost) and lossy.all() and known.all() and kinds:
         kinds = frozenset({"A2"})
     hides = kinds == {"P"}  # even paths that were traced

@@ -292,7 +292,7 @@ def verdict_of(
     dying = np.flatnonzero(seen)[in_flows[of_link]]
     if len(dying):
         names = ", ".join(fabric.link_names[link] for link in dying)
-        remark = f"some flows die and others lose nothing, as in a black hole: {names}"
+        remark = f"some flows lose every packet and others none, as in a black hole: {names}"
         diagnosis = replace(diagnosis, remarks=(remark,))
     if seen.any() and both[seen[::2] | seen[1::2]].all():
         return replace(diagnosis, native="undirected")

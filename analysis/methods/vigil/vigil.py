@@ -121,20 +121,21 @@ class Vigil(Method):
             0.5,
             "algorithm 1, line 11",
             "The votes taken from a link are those expected of the blamed link's connections.",
-            "A link is blamed only if fewer than half a link of the fabric would get as many "
-            "voters where those taken are expected (a Poisson tail).",
-            "The true number scatters about the expected one, and one faulty link drags others "
-            "along.",
+            "A link is blamed only if by chance fewer than half a link of the fabric would get "
+            "as many voters (Poisson tail of the expected ones).",
+            "The true number varies about the expected one, and one faulty link makes others "
+            "look faulty.",
         ),
         Change(
             "noise",
             "false_alarm",
             0.01,
             "6",
-            "Flows whose drops are noise are told apart first, and not how.",
-            "A link is blamed only if connections that lost one packet each, spread by ECMP, would "
-            "bring what is left of its votes to fewer than 0.01 links of the fabric.",
-            "A handful of lone drops makes links that two cross by chance the most voted.",
+            "The paper first separates flows whose drops are noise, but does not say how.",
+            "A link is blamed only if connections that lost one packet each, spread by ECMP, "
+            "would give as many votes to fewer than 0.01 links of the fabric.",
+            "With a handful of single drops, links that two of them cross by chance have the "
+            "most votes.",
         ),
         Change(
             "unadjusted",
@@ -143,7 +144,7 @@ class Vigil(Method):
             "5.1",
             "A blamed link's votes are taken from the others.",
             "They are not.",
-            "The paper says what the adjustment is worth: 5 % fewer false positives.",
+            "The paper reports the effect of the adjustment: 5 % fewer false positives.",
             "the paper",
         ),
     )

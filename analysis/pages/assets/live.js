@@ -231,7 +231,7 @@ const heard = new EventSource('events');
 for (const [name, hear] of Object.entries(HEARD)) heard.addEventListener(name, (event) => hear(JSON.parse(event.data)));
 heard.addEventListener('error', () => {
   heard.close();
-  byId('status').textContent = 'over: what was watched cannot be reached any more';
+  byId('status').textContent = 'ended: the run or network cannot be reached any more';
 });
 
 let room = byId('drawing').clientWidth;

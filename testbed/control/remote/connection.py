@@ -31,8 +31,8 @@ T = TypeVar("T")
 _MAX_UPDATES = 500  # a write request stays well below gRPC's 4 MB
 _PATIENCE_S = 30
 _ENDING_S = 5
-_CUT = "its P4Runtime channel was cut"
-TAKEN = "another controller took it"
+_CUT = "its P4Runtime connection broke"
+TAKEN = "another controller took over"
 ELECTION_ID = 1 << 63
 """The election ID of this testbed's controller.
 

@@ -191,7 +191,9 @@ class RemoteSwitch:
         widths = [info.type_spec.bitstring.bit.bitwidth for info in infos]
         for name, width in zip(names, widths, strict=True):
             if width > CARRIED_BITS:
-                raise RemoteError(f"register {name!r} has {width} bits; {CARRIED_BITS} can be read")
+                raise RemoteError(
+                    f"register {name!r} has {width} bits; at most {CARRIED_BITS} can be read"
+                )
         types, sizes = [_unsigned(width) for width in widths], [info.size for info in infos]
         arrays = self._thrift(lambda thrift: thrift.read_all(names, types, sizes))
         if arrays is None:
@@ -227,7 +229,7 @@ class RemoteSwitch:
                 self._registers = self._open_registers()
             return call(self._registers)
         except (ConnectionError, TimeoutError):
-            self.give_up("its Thrift connection was cut")
+            self.give_up("its Thrift connection broke")
             return None
         except ThriftError as e:
             raise RemoteError(f"{self.name}: {e}") from None

@@ -152,7 +152,7 @@ class RegisterClient:
             [found] = self._calls("columns:read", [_Columns(names)], _Bytes)
             lengths = [t.itemsize * size for t, size in zip(types, sizes, strict=True)]
             if found.success is None or len(found.success) != sum(lengths):
-                raise ThriftError("the switch answered arrays of other sizes")
+                raise ThriftError("the switch returned arrays of unexpected sizes")
             ends = np.cumsum(lengths).tolist()
             return [
                 np.frombuffer(found.success, t, size, end - length)
@@ -203,7 +203,7 @@ class RegisterClient:
         except (TTransportException, EOFError):
             raise ConnectionError("the switch closed its Thrift connection") from None
         except TException as e:
-            raise ThriftError(f"this is no Thrift server: {e}") from None
+            raise ThriftError(f"this is not a Thrift server: {e}") from None
         if error:
             raise ThriftError(f"{method} was refused: {error}")
         return results

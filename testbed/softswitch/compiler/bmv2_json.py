@@ -105,7 +105,7 @@ def _raw(data: bytes, path: str) -> Any:
     except json.JSONDecodeError as e:
         raise InvalidProgram(f"{path} is not JSON: {e}") from None
     except ValueError:  # of int()
-        raise InvalidProgram(f"{path} has a number of thousands of digits") from None
+        raise InvalidProgram(f"{path} has a number with too many digits") from None
     level = [raw]
     for _ in range(schema.MAX_DEPTH):
         level = [
@@ -119,7 +119,7 @@ def _raw(data: bytes, path: str) -> Any:
     else:
         raise InvalidProgram(too_deep)
     if not isinstance(raw, dict):
-        raise InvalidProgram(f"{path} is not a BMv2 JSON: it is no object")
+        raise InvalidProgram(f"{path} is not a BMv2 JSON: it must be an object")
     return raw
 
 

@@ -121,7 +121,7 @@ def _entries(
     for i, e in enumerate(t.entries or ()):
         at = (*place, i)
         if len(e.match_key) != len(key):
-            why = f"{len(e.match_key)} match elements, where the key has {len(key)}"
+            why = f"{len(e.match_key)} match elements, but the key has {len(key)}"
             raise Wrong((*at, "match_key"), why)
         parts = [
             _element(k, m, (*at, "match_key", j))
@@ -132,7 +132,7 @@ def _entries(
         priority = e.priority or 0 if prioritized else 0
         same = (priority, *(matched for _, matched in parts))
         if same in seen:
-            raise Wrong((*at, "match_key"), "another const entry matches the same")
+            raise Wrong((*at, "match_key"), "another const entry has the same match")
         seen.add(same)
         match = tuple(element for element, _ in parts)
         ref = e.action_entry

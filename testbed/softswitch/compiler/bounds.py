@@ -37,7 +37,7 @@ def check(program: Bmv2Program, root: schema.Root) -> None:
     _check_headers(program, root)
     statements = _Statements(program, root).count()
     if statements > MAX_STATEMENTS:
-        raise Wrong((), f"it comes to {statements} C statements (at most {MAX_STATEMENTS})")
+        raise Wrong((), f"it needs {statements} C statements (at most {MAX_STATEMENTS})")
 
 
 def _check_state(p: Bmv2Program) -> None:

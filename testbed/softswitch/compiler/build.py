@@ -32,7 +32,7 @@ def compiler() -> list[str]:
         chosen = shlex.split(os.environ.get("CC", ""))
     except ValueError as error:  # a quote that does not end
         raise NoCompiler(
-            f"CC={os.environ['CC']} is no command: {str(error).lower()}; use CC=gcc"
+            f"CC={os.environ['CC']} is not a command: {str(error).lower()}; use CC=gcc"
         ) from None
     wanted = [chosen[0]] if chosen else list(CANDIDATES)
     for name in wanted:
@@ -105,7 +105,7 @@ def cache_dir() -> Path:
     folder = user_cache("canary-softswitch")
     if folder is None:
         raise SoftSwitchError(
-            "no home to keep compiled programs in: set HOME, or XDG_CACHE_HOME, to a folder of "
+            "there is no folder for compiled programs: set HOME, or XDG_CACHE_HOME, to a folder of "
             "yours"
         )
     return folder
@@ -122,7 +122,7 @@ def _need_own(folder: Path) -> None:
     if shared(found):
         raise SoftSwitchError(
             f"{folder} can be written by others, who could put code there: remove it (it is made "
-            "again), or set XDG_CACHE_HOME"
+            "again) or set XDG_CACHE_HOME"
         )
 
 

@@ -112,5 +112,5 @@ def generate(parsed: Parsed, observed: tuple[str, str] | None) -> Generated:
     ]
     code = "\n".join(parts)
     if len(code) > MAX_CODE:
-        raise InvalidProgram(f"it comes to {len(code)} bytes of C (at most {MAX_CODE})")
+        raise InvalidProgram(f"it needs {len(code)} bytes of C (at most {MAX_CODE})")
     return Generated(code, control.tables, places(program), actions.asserts)

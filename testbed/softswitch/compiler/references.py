@@ -215,7 +215,7 @@ def _check_headers(names: _Names) -> None:
             place = ("header_union_types", i, "headers", j)
             names.known((*place, 1), "header type", header_type, names.types)
             if name in members:
-                raise Wrong((*place, 0), f"{name!r} is there twice")
+                raise Wrong((*place, 0), f"{name!r} is given twice")
             members.add(name)
     for i, h in enumerate(root.headers):
         names.known(("headers", i, "header_type"), "header type", h.header_type, names.types)
@@ -230,7 +230,7 @@ def _check_headers(names: _Names) -> None:
         names.known((*place, "union_type"), "header union type", u.union_type, names.union_types)
         wanted = [header_type for _, header_type in names.union_types[u.union_type].headers]
         if len(u.header_ids) != len(wanted):
-            why = f"there are {len(u.header_ids)} headers, where its type has {len(wanted)}"
+            why = f"there are {len(u.header_ids)} headers, but its type has {len(wanted)}"
             raise Wrong((*place, "header_ids"), why)
         _check_parts(names, (*place, "header_ids"), u.header_ids, wanted, used)
     stacked: set[int] = set()
@@ -243,7 +243,7 @@ def _check_headers(names: _Names) -> None:
             if names.unions_by_id[number].union_type != s.union_type:
                 raise Wrong(at, f"header union {number} is not of the type of the stack")
             if number in stacked:
-                raise Wrong(at, f"header union {number} is in a stack already")
+                raise Wrong(at, f"header union {number} is already in a stack")
             stacked.add(number)
 
 
@@ -258,7 +258,7 @@ def _check_parts(
         if header.header_type != wanted or header.metadata:
             raise Wrong(at, f"header {number} is not of type {wanted!r}")
         if number in used:
-            raise Wrong(at, f"header {number} is in a stack or header union already")
+            raise Wrong(at, f"header {number} is already in a stack or header union")
         used.add(number)
 
 
@@ -281,7 +281,7 @@ def _check_parser(names: _Names, place: Place, parser: schema.Parser) -> None:
     states: set[str] = set()
     for i, state in enumerate(parser.parse_states):
         if state.name in states:
-            raise Wrong((*place, "parse_states", i, "name"), f"{state.name!r} is there twice")
+            raise Wrong((*place, "parse_states", i, "name"), f"{state.name!r} is given twice")
         states.add(state.name)
     if parser.init_state is not None:
         names.known((*place, "init_state"), "parse state", parser.init_state, states)
@@ -328,7 +328,7 @@ def _check_controls(names: _Names) -> None:
         for kind in ("tables", "conditionals", "action_calls"):
             for j, one in enumerate(getattr(pipe, kind)):
                 if one.name in nodes or (kind == "tables" and one.name in tables):
-                    raise Wrong((*place, kind, j, "name"), f"{one.name!r} is there twice")
+                    raise Wrong((*place, kind, j, "name"), f"{one.name!r} is given twice")
                 nodes[one.name] = _next(one, (*place, kind, j))
         tables |= {t.name for t in pipe.tables}
         if pipe.init_table is not None:
@@ -365,7 +365,7 @@ def _check_order(names: _Names, nodes: Mapping[str, list[tuple[Place, str | None
     except CycleError as e:
         first, second = e.args[1][1], e.args[1][0]
         place = next(place for place, to in nodes[first] if to == second)
-        raise Wrong(place, f"{second!r} comes again after itself") from None
+        raise Wrong(place, f"{second!r} is in a cycle") from None
 
 
 def _check_call(names: _Names, place: Place, action: int, given: int) -> None:
@@ -413,4 +413,4 @@ def _check_table(
         at = (*place, "entries", i, "action_entry", "action_id")
         _check_call(names, at, ref.action_id, len(ref.action_data))
         if ref.action_id not in ids:
-            raise Wrong(at, f"action {ref.action_id} is none of the table's")
+            raise Wrong(at, f"action {ref.action_id} is not an action of the table")

@@ -120,7 +120,8 @@ class ActionProfile:
         chosen = sorted(members)
         if len(set(chosen)) != len(chosen):
             raise TableError(
-                Code.MBR_ALREADY_IN_GRP, f"a member is twice in group {group} of {self.name!r}"
+                Code.MBR_ALREADY_IN_GRP,
+                f"a member is given twice in group {group} of {self.name!r}",
             )
         array = (ctypes.c_uint32 * max(len(chosen), 1))(*chosen)
         if self._instance.lib.ss_set_group(

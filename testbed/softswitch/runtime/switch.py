@@ -24,10 +24,10 @@ WIDE = [("lo", "<u8"), ("hi", "<u8")]
 COUNT = [("packets", "<u8"), ("bytes", "<u8")]
 FAULTS = {
     1: f"more than {MAX_OUT} output packets: the surplus was dropped",
-    2: "more than 256 passes (recirculate, resubmit or clone without end): cut off",
+    2: "more than 256 passes (endless recirculate, resubmit or clone): the packet was cut off",
     3: "a P4 assert or assume failed",
     4: "out of memory",
-    5: "a loop in an action jumped more than 1,000,000 times: the action was left there",
+    5: "a loop in an action jumped more than 1,000,000 times: the rest of the action was skipped",
 }
 
 

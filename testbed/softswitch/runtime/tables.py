@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 GROUP = 1 << 33  # SS_GROUP: an entry's reference is a group
 MAX_PRIORITY = (1 << 31) - 1
 ERRORS = {
-    -1: (Code.DUPLICATE_ENTRY, "there is an entry with the same match already"),
+    -1: (Code.DUPLICATE_ENTRY, "an entry with the same match exists"),
     -2: (Code.TABLE_FULL, "the table is full"),
     -3: (Code.ERROR, "out of memory"),
     -4: (Code.INVALID_HANDLE, "no entry has this handle"),

@@ -100,9 +100,18 @@ def _general() -> _Parser:
     )
     add = parser.add_argument
     add("-v", "--version", action="version", version=VERSION)
-    add("--json-version", action="version", version=JSON_VERSION, help="newest JSON that is read")
+    add(
+        "--json-version",
+        action="version",
+        version=JSON_VERSION,
+        help="newest version of BMv2 JSON that is read",
+    )
     add("json", metavar="JSON", nargs="?", help="BMv2 JSON to run from the start")
-    add("--no-p4", action="store_true", help="wait for a pipeline by P4Runtime")
+    add(
+        "--no-p4",
+        action="store_true",
+        help="start without a program and wait for one from P4Runtime",
+    )
     _add_ports(parser)
     _add_log(parser)
     add("--device-id", metavar="N", default=0, type=_number(0, (1 << 64) - 1, "a device id"))
@@ -142,13 +151,14 @@ def _add_ports(parser: _Parser) -> None:
         nargs="?",
         const=".",
         type=_folder,
-        help="keep the packets of each interface in INTERFACE_in.pcap and INTERFACE_out.pcap",
+        help="save the packets of each interface to INTERFACE_in.pcap and INTERFACE_out.pcap",
     )
     add(
         "--use-files",
         metavar="S",
         type=_number(-INT_MAX, INT_MAX, "seconds"),
-        help="after S seconds take packets from INTERFACE_in.pcap, give them to INTERFACE_out.pcap",
+        help="after S seconds read packets from INTERFACE_in.pcap and write them to "
+        "INTERFACE_out.pcap",
     )
     add("--max-port-count", metavar="N", default=MOST_PORTS, type=_number(0, INT_MAX, "a number"))
 
@@ -158,27 +168,27 @@ def _add_log(parser: _Parser) -> None:
     add("--log-console", action="store_true", help="log to stdout")
     add("--log-file", metavar="FILE", help="log to FILE.txt")
     add("-L", "--log-level", choices=LEVELS, default="trace")
-    add("--log-flush", action="store_true", help="the log is written at once in any case")
+    add("--log-flush", action="store_true", help="accepted; the log is always flushed")
     add(
         "--log-file-max-size",
         metavar="BYTES",
         default=5 << 20,
         type=_number(1, 1 << 62, "a number of bytes"),
-        help="of a log file, then the next is begun",
+        help="size at which the next log file is begun",
     )
     add(
         "--log-file-max-files",
         metavar="N",
         default=3,
         type=_number(0, INT_MAX, "a number"),
-        help="older log files that are kept",
+        help="number of older log files to keep",
     )
     add(
         "--dump-packet-data",
         metavar="BYTES",
         default=0,
         type=_number(0, 1 << 62, "a number of bytes"),
-        help="log so many bytes of each packet that comes and goes",
+        help="number of bytes to log of each packet",
     )
 
 
@@ -233,7 +243,9 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
         or options.grpc_server_key
         or options.grpc_server_with_client_auth
     ):
-        options.warnings.append("TLS is off without --grpc-server-ssl: its other options are idle")
+        options.warnings.append(
+            "TLS is off without --grpc-server-ssl, so the other TLS options have no effect"
+        )
     return options
 
 
@@ -248,11 +260,11 @@ def _check(parser: _Parser, options: argparse.Namespace) -> None:
     if options.grpc_server_ssl and not (options.grpc_server_cert and options.grpc_server_key):
         parser.error("--grpc-server-ssl needs --grpc-server-cert and --grpc-server-key")
     if len(options.interface) > options.max_port_count:
-        parser.error(f"{len(options.interface)} interfaces, but --max-port-count is lower")
+        parser.error(f"{len(options.interface)} interfaces, more than --max-port-count")
     taken: set[int] = {options.cpu_port} if options.cpu_port is not None else set()
     for port, _ in options.interface:
         if port in taken:
-            parser.error(f"port {port} is there twice")
+            parser.error(f"port {port} is given twice")
         if port == options.drop_port:
             parser.error(f"port {port} is the drop port: choose another, or set --drop-port")
         taken.add(port)

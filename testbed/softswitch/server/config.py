@@ -231,7 +231,7 @@ class PipelineConfig:
         if described.bitwidth == width:
             return
         if not self._translated(described.type_name):
-            raise P4Error(INVALID_ARGUMENT, f"{what} has not the width of the program's")
+            raise P4Error(INVALID_ARGUMENT, f"{what} has a different width than in the program")
         if not described.bitwidth:
             raise P4Error(UNIMPLEMENTED, f"{what}: types translated to strings are not supported")
 

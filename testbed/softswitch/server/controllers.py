@@ -155,7 +155,9 @@ class Arbitration:
             if election and any(
                 o is not c and o.role == role and o.election == election for o in self._controllers
             ):
-                raise P4Error(INVALID_ARGUMENT, f"election id {election} is another controller's")
+                raise P4Error(
+                    INVALID_ARGUMENT, f"election id {election} belongs to another controller"
+                )
             before = self._primary(role)
             if c.role is None:
                 self._controllers.append(c)
@@ -202,7 +204,9 @@ class Arbitration:
         if primary is c:
             a.status.CopyFrom(status_pb2.Status(code=OK, message="is primary"))
         elif primary is None:
-            a.status.CopyFrom(status_pb2.Status(code=NOT_FOUND, message="there is no primary"))
+            a.status.CopyFrom(
+                status_pb2.Status(code=NOT_FOUND, message="there is no primary controller")
+            )
         else:
             a.status.CopyFrom(status_pb2.Status(code=ALREADY_EXISTS, message="is backup"))
         return message

@@ -82,7 +82,9 @@ class Device:
         """Put a pipeline into service; raise ``P4Error`` if --disable-swap forbids it."""
         with self.lock:
             if self.pipeline is not None and not self.swap:
-                raise P4Error(FAILED_PRECONDITION, "the program cannot be replaced: --disable-swap")
+                raise P4Error(
+                    FAILED_PRECONDITION, "the program cannot be replaced, because of --disable-swap"
+                )
             self.ports.attach(pipeline.switch)
             self.pipeline, self.saved = pipeline, None
 

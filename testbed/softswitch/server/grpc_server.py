@@ -75,7 +75,9 @@ class Rpcs:
         """Return the first message of a client; raise ``P4Error`` if the RPC has to end."""
         full = self._n > self._most or len(self._silent) >= self._most_silent
         if full and not self._give_way():
-            raise P4Error(RESOURCE_EXHAUSTED, f"{self._most} others are served: try again later")
+            raise P4Error(
+                RESOURCE_EXHAUSTED, f"{self._most} other connections are open: try again later"
+            )
         deadline = asyncio.timeout(seconds)
         self._silent[deadline] = None
         try:
@@ -83,9 +85,9 @@ class Rpcs:
                 return await context.read()
         except TimeoutError:
             if deadline not in self._silent:
-                why = "nothing was asked for yet, and others came"
+                why = "the request is still missing, and newer calls came"
                 raise P4Error(RESOURCE_EXHAUSTED, why) from None
-            raise P4Error(DEADLINE_EXCEEDED, f"no request came in {seconds:g} s") from None
+            raise P4Error(DEADLINE_EXCEEDED, f"no request arrived within {seconds:g} s") from None
         finally:
             self._silent.pop(deadline, None)
 
@@ -286,7 +288,7 @@ class Server:
         If the client disconnects meanwhile, the work still runs, and counts, to its end.
         """
         if self._in_work + size > limits.IN_WORK_BYTES:
-            raise P4Error(RESOURCE_EXHAUSTED, "there is too much work: try again later")
+            raise P4Error(RESOURCE_EXHAUSTED, "the server is busy: try again later")
         self._in_work += size
         work = self._loop.run_in_executor(pool, do, *arguments)
         work.add_done_callback(lambda _: self._done(size))
@@ -305,7 +307,7 @@ class Server:
                     async with asyncio.timeout(limits.CALL_SECONDS):
                         await context.write(answer)
                 except TimeoutError:
-                    why = f"the client took no answer in {limits.CALL_SECONDS:g} s"
+                    why = f"the client read no answer for {limits.CALL_SECONDS:g} s"
                     raise P4Error(DEADLINE_EXCEEDED, why) from None
             if len(some) < AT_ONCE:
                 return

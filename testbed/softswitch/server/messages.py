@@ -119,7 +119,9 @@ class ControllerHeader:
         given = {m.metadata_id: m.value for m in metadata}
         if len(metadata) != len(given) or set(given) != {f[0] for f in self.fields}:
             names = ", ".join(f[1] for f in self.fields) or "none"
-            raise P4Error(INVALID_ARGUMENT, f"packet-out metadata must be, once each: {names}")
+            raise P4Error(
+                INVALID_ARGUMENT, f"packet-out metadata must have each of these once: {names}"
+            )
         value = 0
         for i, name, width in self.fields:
             value = value << width | decode(given[i], width, f"packet-out metadata {name!r}")

@@ -235,7 +235,7 @@ class Ports:
                 *(path.encode() if path else None for path in paths),
             )
         if error:
-            what = {17: "the port number is used already"}.get(-error, os.strerror(-error))
+            what = {17: "the port number is already in use"}.get(-error, os.strerror(-error))
             raise SoftSwitchError(f"cannot attach port {port.number} to {port.interface}: {what}")
         self._ports.append(port)
 
@@ -284,7 +284,7 @@ class Ports:
             return
         with self._changing:
             if self._closed.is_set():
-                raise SoftSwitchError("the switch has ended")
+                raise SoftSwitchError("the switch has stopped")
             self._users += 1
         self._lib.pp_lock(self._handle)
         self._holder = threading.get_ident()
@@ -393,7 +393,7 @@ def _records(file: BinaryIO, order: str, tick: float, path: Path) -> Iterator[tu
                 raise SoftSwitchError(f"{path} ends within a packet")
             seconds, parts, stored, length = struct.unpack(order + "4I", head)
             if stored != length:
-                raise SoftSwitchError(f"{path} has a packet of which only a part was kept")
+                raise SoftSwitchError(f"{path} has a packet that is not complete")
             data = file.read(stored)
             if len(data) < stored:
                 raise SoftSwitchError(f"{path} ends within a packet")

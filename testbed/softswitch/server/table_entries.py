@@ -105,7 +105,9 @@ def read_match(f: FieldConfig, m: Any, what: str) -> Any:
     if low > high:
         raise P4Error(INVALID_ARGUMENT, f"{what}: the range {low}..{high} is empty")
     if (low, high) == (0, (1 << width) - 1):
-        raise P4Error(INVALID_ARGUMENT, f"{what}: the range is everything: leave the field out")
+        raise P4Error(
+            INVALID_ARGUMENT, f"{what}: the range matches every value: leave the field out"
+        )
     return low, high
 
 
@@ -230,7 +232,7 @@ class TableState:
             if f is None:
                 raise self._error(INVALID_ARGUMENT, f"no match field has the id {m.field_id}")
             if f.id in seen:
-                raise self._error(INVALID_ARGUMENT, f"match field {f.name!r} is there twice")
+                raise self._error(INVALID_ARGUMENT, f"match field {f.name!r} is given twice")
             seen.add(f.id)
             match[f.place] = read_match(f, m, f"table {self.config.name!r} field {f.name!r}")
             required -= f.place in self._required
@@ -316,7 +318,7 @@ class TableState:
             self._write_default(kind, entry)
             return
         if self.config.const:
-            raise self._error(PERMISSION_DENIED, "its entries are const")
+            raise self._error(PERMISSION_DENIED, "the entries of the table are const")
         if not self.config.fields:
             raise self._error(
                 INVALID_ARGUMENT, "it has no key, so only a default entry: set is_default_action"
@@ -325,7 +327,7 @@ class TableState:
         known = self.entries.get(key)
         if kind == "INSERT":
             if known:
-                raise self._error(ALREADY_EXISTS, "an entry has this match already")
+                raise self._error(ALREADY_EXISTS, "an entry with this match exists")
             if len(self.entries) >= self.config.definition.max_size:
                 raise self._error(
                     RESOURCE_EXHAUSTED, f"it is full ({self.config.definition.max_size} entries)"

@@ -140,7 +140,7 @@ def test_precision_is_the_mean_of_the_runs_that_blame_something(tmp_path: Path) 
     assert b.value is None and b.text == "– 0/4"
     assert a.value == pytest.approx(2.5 / 3) and a.text.startswith("0.83 ")
     assert a.text.endswith(" 3/4")
-    assert "n/m: of m runs only n have the figure" in in_short(made)
+    assert "n/m: only n of m runs have the figure" in in_short(made)
     assert "n/m" not in in_short(rows(4, {"a": 0.9}))
     plot(made, "nothing blamed", tmp_path / "plot.png")
 

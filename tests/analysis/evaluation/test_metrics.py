@@ -46,7 +46,7 @@ def test_devices():
     assert (result.precision, result.recall) == (0.5, 0.5)
     assert result.wrong == (2,) and result.missed == (3,)
     assert result.accuracy == pytest.approx(1 - 2 / TOPOLOGY.n_switches)
-    with pytest.raises(ValueError, match="no switch of a K=4 fat-tree"):
+    with pytest.raises(ValueError, match="no switches of a K=4 fat-tree"):
         device_score(links(20), links(), TOPOLOGY)
 
 

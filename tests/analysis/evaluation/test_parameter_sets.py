@@ -48,7 +48,7 @@ def test_a_set_is_written_and_read_again(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("methods: {flok: {parameters: {}}}", "no method 'flok': did you mean flock"),
+        ("methods: {flok: {parameters: {}}}", "there is no method 'flok': did you mean flock"),
         ("methods: {flock: {parameters: {p_bda: 1}}}", "no parameter p_bda: did you mean p_bad"),
         ("methods: {flock: {parameters: {p_bad: x}}}", "p_bad=x: it should be a valid number"),
         ("methods: {flock: {parameters: {p_bad: 2}}}", "flock:p_bad=2: it should be less than 1"),
@@ -58,7 +58,7 @@ def test_a_set_is_written_and_read_again(tmp_path: Path) -> None:
         ("[" * 5000, "not valid YAML"),
         ("methods: {a: 2026-99-99}", "not valid YAML"),
         ("colour: red", "methods: field required"),
-        ("[1, 2]", "holds no parameters"),
+        ("[1, 2]", "has no parameters"),
         ("methods: {flock: [", "line 1: not valid YAML"),
     ],
 )

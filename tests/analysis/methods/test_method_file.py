@@ -92,7 +92,7 @@ def test_what_the_user_did_not_name_is_not_run(
     written(tmp_path, f"open({str(tmp_path / 'run')!r}, 'w')\n{WORST}")
     name = name.format(folder=tmp_path)
     (tmp_path / "theirs.yaml").write_text(f"methods: {{{name}: {{parameters: {{limit: 1}}}}}}")
-    said = "worst.py: a method file is run only where METHODS= names it"
+    said = "worst.py: a method file runs only if METHODS= names it"
     for use in (make_method, find_methods, build):
         with pytest.raises(ValueError, match=said):
             use(name)
@@ -114,7 +114,9 @@ def test_a_file_that_has_changed_is_read_again(tmp_path: Path) -> None:
 
 def test_of_several_methods_the_file_says_which(tmp_path: Path) -> None:
     both = WORST + OTHER.format(body="pass")
-    with pytest.raises(ValueError, match=r"has the methods Worst, Other: say METHOD = Worst"):
+    with pytest.raises(
+        ValueError, match=r"has the methods Worst, Other: choose one with METHOD = Worst"
+    ):
         choose_methods(written(tmp_path, both))
     (found,), _ = choose_methods(written(tmp_path, f"{both}\nMETHOD = Other\n", "two.py"))
     assert found.method.name == "other"
@@ -124,7 +126,7 @@ def test_of_several_methods_the_file_says_which(tmp_path: Path) -> None:
     ("text", "said"),
     [
         ("", "worst.py has no method: write a class with localize, telemetry_bytes, probe_packets"),
-        ("METHOD = dict", "METHOD of .*worst.py is no class with localize, telemetry_by"),
+        ("METHOD = dict", "METHOD of .*worst.py must be a class with localize, telemetry_by"),
         ("x = 1\ndef broken(:\n", "method file .*worst.py line 2: SyntaxError"),
         ("import nothing_like_it", "method file .*worst.py line 1: ModuleNotFoundError"),
         ("import sys\nsys.exit(1)", "method file .*worst.py line 2: calls sys.exit"),
@@ -177,8 +179,8 @@ def test_what_goes_wrong_in_localize_is_one_line(
     [
         ("flagged=np.array([64])", "flagged must be link numbers from 0 to 63, ascending"),
         ("flagged=np.array([3, 1])", "flagged must be link numbers from 0 to 63, ascending"),
-        ("flagged=np.array([0.5])", "flagged is no list of link numbers"),
-        ("native='both'", "native='both': say 'directed' or 'undirected'"),
+        ("flagged=np.array([0.5])", "flagged must be a list of link numbers"),
+        ("native='both'", "native='both': use 'directed' or 'undirected'"),
         ("score=np.zeros(3)", r"score has the shape \(3,\): 64 links need one each"),
     ],
 )

@@ -74,7 +74,7 @@ def test_kinds_come_first() -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("flok", "no method 'flok': did you mean flock[?] known are canary"),
+        ("flok", "there is no method 'flok': did you mean flock[?] use canary"),
         ("flock:p_bda=1", "flock has no parameter p_bda: did you mean p_bad[?]"),
         ("flock:p_bad=x", "flock:p_bad=x: it should be a valid number"),
         ("flock:p_bad=nan", "flock:p_bad=nan"),
@@ -86,7 +86,7 @@ def test_kinds_come_first() -> None:
         ("netscope:inputs=probe", "netscope:inputs=probe: it should be 'probes' or 'segments'"),
         ("flock:refine=maybe", "flock:refine=maybe: it should be a valid boolean"),
         ("007:adjust=none", "007:adjust=none"),
-        ("sherlock:flock=x", "sherlock: flock cannot be said in words"),
+        ("sherlock:flock=x", "sherlock: flock cannot be given on the command line"),
         ("canary:penalty=-1", "canary:penalty=-1: it should be greater than or equal to 0"),
         ("canary:lossy_share=2", "canary:lossy_share=2: it should be less than or equal to 1"),
         ("canary:threads=0", "canary:threads=0: it should be greater than or equal to 1"),
@@ -96,10 +96,10 @@ def test_kinds_come_first() -> None:
         ("p_bad=3", "no method 'p_bad=3'"),
         ("canary+acqit", "canary[+]acqit: there is no change [+]acqit: did you mean acquit[?]"),
         ("canary+acquit+acquit", "[+]acquit is given twice"),
-        ("canary+", "there is no change [+]: choose of acquit, linear"),
+        ("canary+", "there is no change [+]: choose from acquit, linear"),
         ("netscope+acquit", "there is no change [+]acquit: it has none"),
-        ("canary:own_share=0.5", "own_share=0.5: that is canary[+]acquit: give it this name"),
-        ("canary+acquit:own_share=0", "own_share=0.0: that is canary: give it this name"),
+        ("canary:own_share=0.5", "own_share=0.5: use its name canary[+]acquit"),
+        ("canary+acquit:own_share=0", "own_share=0.0: use its name canary"),
     ],
 )
 def test_what_makes_no_sense_is_one_line(text: str, said: str) -> None:
@@ -189,7 +189,7 @@ def test_a_variant_has_its_own_values_of_a_set_or_those_of_its_method() -> None:
     both = Parameters("mine.yaml", {**chosen.of, "canary+acquit": {"own_share": 0.3}})
     own = make_method("canary+acquit", both)
     assert (own.penalty, own.own_share) == (1.0, 0.3)  # type: ignore[attr-defined]
-    with pytest.raises(ValueError, match="own_share=0.3: that is canary[+]acquit"):
+    with pytest.raises(ValueError, match="own_share=0.3: use its name canary[+]acquit"):
         make_method("canary", Parameters("mine.yaml", {"canary": {"own_share": 0.3}}))
 
 

@@ -159,7 +159,7 @@ def row(number: int, text: str) -> str:
         (0, "1,active,,,,10  21,,100,4,", "paths is '': a whole number is needed"),
         (0, "1,active,,,,,leaf0,100,4,", "a path has no link"),
         (0, "1,active,,,,,leaf0 leaf1,100,4,", "no link leads from leaf0 to leaf1"),
-        (0, "1,active,,,,,leaf0 spine9,100,4,", "node 'spine9' is no switch"),
+        (0, "1,active,,,,,leaf0 spine9,100,4,", "node 'spine9' is not a switch"),
         (0, "1,active,,,,10 41,,100,4,", "the links of a path do not join up"),
         (0, "1,active,,,,10 21|30 41,,100,4,", "only passive rows may have several paths"),
         (0, "1,active,,leaf0,leaf1,,,100,4,", "paths or nodes are missing"),
@@ -167,15 +167,15 @@ def row(number: int, text: str) -> str:
         (0, "1,active,3,,,10 11,,100,4,", "only segment rows have an epoch"),
         (0, "1,active,,,,10 11,,100,,", "lost is missing"),
         (0, "1,active,,,,10 11,,,4,", "sent is missing"),
-        (0, "1,active,,,,10 11,,100,,4", "only hosts see retransmissions"),
+        (0, "1,active,,,,10 11,,100,,4", "only hosts observe retransmissions"),
         (5, "6,passive,,,,10 21|30 41,,400,90,90", "both lost and retransmissions"),
         (5, "6,passive,,,,10 21|30 41,,400,,", "neither lost nor retransmissions"),
         (5, "6,passive,,,,10 21|30 41|10 21,,400,90,", "a path is listed twice"),
         (5, "6,passive,,leaf0,,,,400,90,", "neither paths, nodes nor both src and dst"),
         (6, "7,passive,,leaf0,leaf1,40 31,,1000,,0", "a path does not begin at src"),
         (6, "7,passive,,leaf1,leaf1,40 31,,1000,,0", "a path does not end at dst"),
-        (6, "7,passive,,leaf9,leaf1,40 31,,1000,,0", "src 'leaf9' is no switch"),
-        (6, "7,passive,,spine0,leaf1,,,1000,,0", "src 'spine0' is no ToR"),
+        (6, "7,passive,,leaf9,leaf1,40 31,,1000,,0", "src 'leaf9' is not a switch"),
+        (6, "7,passive,,spine0,leaf1,,,1000,,0", "src 'spine0' is not a ToR"),
         (8, "9,segment,-1,,,10 21,,1000,400,", "epoch is -1: 0 to 10^15 is needed"),
         (11, "12,connection,,leaf0,,10 21,,,,9", "a connection needs src and dst"),
         (3, "1,active,,,,20 21,,100,0,", "row 0 has the same id"),
@@ -215,16 +215,19 @@ def test_a_wrong_row_is_named(
         (("31,spine1,leaf0,1,0\n", ""), "row 4 (link 30): a link in the opposite direction"),
         (("20,leaf1", "10,leaf1"), "row 2 (link 10): row 0 has the same link"),
         (("20,leaf1,spine0,0,1", "20,leaf1,leaf1,0,1"), "row 2 (link 20): the link leads back"),
-        (("20,leaf1,spine0,0,1", "20,leaf1,spine0,0,0"), "another tier here"),
+        (("20,leaf1,spine0,0,1", "20,leaf1,spine0,0,0"), "a different tier in another row"),
         (("30,leaf0,spine1,0,1", "30,,spine1,0,1"), "row 4 (link 30): src is missing"),
         (("10,leaf0,spine0,0,1", "10,leaf0,spine0,-1,1"), "src_tier is -1: 0 to 100 is needed"),
         (("link,src,dst,", "link,from,dst,"), "column 'from' is unknown: known are link, src"),
-        (("link,src,dst,", "link,src,src,"), "column src is there twice"),
+        (("link,src,dst,", "link,src,src,"), "column src is given twice"),
         (("fabric 1", "fabric 2"), "is of version '2': version 1 is needed"),
         (("fabric 1", "observations 1"), "says 'localization-telemetry' 'observations': "),
         (("# localization", "# localisation"), "'localization-telemetry' 'fabric' is needed"),
         (("# localization-telemetry fabric 1\n", ""), "the first line must be"),
-        (("41,spine1,leaf1,1,0\n", "41,spine1,leaf1"), "the last line has no end: cut off?"),
+        (
+            ("41,spine1,leaf1,1,0\n", "41,spine1,leaf1"),
+            "the last line has no line break: it may",
+        ),
         (("41,spine1,leaf1,1,0\n", "41,spine1,leaf1\n"), "Expected 5 columns, got 3"),
     ],
 )
@@ -239,10 +242,10 @@ def test_a_wrong_fabric_is_named(files: Files, change: tuple[str, str], reason: 
 
 def test_a_fabric_that_is_no_clos_or_falls_apart(files: Files) -> None:
     files.fabric.write_text(FABRIC + "50,leaf0,leaf1,0,0\n51,leaf1,leaf0,0,0\n")
-    with pytest.raises(TableError, match="row 8 .link 50.: both ends are of the same tier"):
+    with pytest.raises(TableError, match="row 8 .link 50.: both ends have the same tier"):
         read_fabric(files.fabric)
     files.fabric.write_text(FABRIC + "50,a,b,0,1\n51,b,a,1,0\n")
-    with pytest.raises(TableError, match="row 8 .link 50.: no way leads from a to leaf0"):
+    with pytest.raises(TableError, match="row 8 .link 50.: no path leads from a to leaf0"):
         read_fabric(files.fabric)
     no_tiers = [line.split(",")[:3] for line in FABRIC.splitlines()[1:]]
     text = FABRIC.splitlines()[0] + "\n" + "".join(",".join(row) + "\n" for row in no_tiers)
@@ -262,7 +265,7 @@ def test_two_tors_without_an_up_down_path(files: Files) -> None:
     files.fabric.write_text("\n".join([*FABRIC.splitlines()[:2], *lines]) + "\n")
     head = "\n".join(OBSERVATIONS.splitlines()[:2])
     files.observations.write_text(head + "\n7,passive,,a,b,,,9,,0\n8,passive,,a,c,,,9,,0\n")
-    with pytest.raises(TableError, match="row 1 .id 8.: no path goes up and down from a to c"):
+    with pytest.raises(TableError, match="row 1 .id 8.: no path goes up and then down from a to c"):
         files.read()
 
 
@@ -270,7 +273,7 @@ def test_files_that_are_none(files: Files, tmp_path: Path) -> None:
     cases = {
         "empty.csv": (b"", "is empty"),
         "empty.parquet": (b"", "is empty"),
-        "text.parquet": (b"this is no Parquet" * 20, "is no readable Parquet file"),
+        "text.parquet": (b"this is no Parquet" * 20, "is not a readable Parquet file"),
         "bytes.csv": (b"# localization-telemetry observations 1\nid,kind\n\xff\xfe,\x00\n", ""),
         "other.json": (b"{}", "must end in .parquet or .csv"),
     }
@@ -345,7 +348,7 @@ def test_parquet_as_others_write_it(files: Files) -> None:
                "retransmissions": pa.nulls(2, pa.int32())}  # fmt: skip
     probes = read_observations(parquet(path, columns), fabric).probes
     assert probes and probes.lost.tolist() == [0, 1] and probes.paths.links.tolist() == [0, 1, 2, 3]
-    with pytest.raises(TableError, match="does not say what it is"):
+    with pytest.raises(TableError, match="does not name its format"):
         read_observations(parquet(path, columns, {}), fabric)
     whole = parquet(path, columns).read_bytes()
     for size in (8, len(whole) // 2, len(whole) - 1):

@@ -30,7 +30,7 @@ def probes(link, rows=1):
         (lambda: flows(lost=(2,)), "row 0: more packets lost than sent"),
         (lambda: flows(lost=(-1,)), "row 0: lost is negative"),
         (lambda: flows(path_set=(0, 1)), "path_set must be an integer array of 1 rows"),
-        (lambda: flows(path_set=(1,)), "row 0: path_set is none of the 1 sets"),
+        (lambda: flows(path_set=(1,)), "row 0: path_set must be one of the 1 sets"),
         (lambda: flows(sets=PathSets(np.zeros(2, I64), NO_PATHS)), "row 0: its set has no path"),
         (lambda: flows(sets=PathSets(np.array([0, 1]), NO_PATHS)), "pointers do not match"),
         (

@@ -244,6 +244,6 @@ def test_a_scenario_file_of_ones_own(folder: Path, canary: Canary) -> None:
     (folder / "odd.py").write_text(
         "from scenarios import Scenario\nSCENARIO = Scenario(defaults={'fault': '1links'})\n"
     )
-    refused(canary("run", *QUICK, "--scenario", "odd.py"), "FAULT is no setting")
+    refused(canary("run", *QUICK, "--scenario", "odd.py"), "FAULT is not a setting")
     (folder / "empty.py").write_text("")
     refused(canary("run", "--scenario", "empty.py"), "SCENARIO")

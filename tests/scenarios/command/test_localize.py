@@ -123,7 +123,7 @@ def test_methods_by_name(text: str, found: list[str]) -> None:
 
 @pytest.mark.parametrize("text", ["", "flock,", "Flock", "all:p_bad=0.01", "every"])
 def test_unknown_methods_are_named(text: str) -> None:
-    with pytest.raises(ValueError, match="known are canary, netbouncer, .*, or all"):
+    with pytest.raises(ValueError, match="use canary, netbouncer, .*, or all"):
         find_methods(text)
 
 
@@ -176,9 +176,9 @@ def test_methods_of_installed_packages(
     assert method_names() == [*METHODS, *ON_REQUEST, "broken", "everything", "gone", "none"]
     assert make_method("everything").name == "everything"
     for name, reason in (
-        ("broken", "method 'broken' of someones-methods does not load: AttributeError"),
-        ("gone", "method 'gone' of someones-methods does not load: ModuleNotFoundError"),
-        ("none", r"method 'none' of someones-methods is none: it has no localize\(\)"),
+        ("broken", "method 'broken' of someones-methods cannot be loaded: AttributeError"),
+        ("gone", "method 'gone' of someones-methods cannot be loaded: ModuleNotFoundError"),
+        ("none", r"method 'none' of someones-methods cannot be used: it has no localize\(\)"),
     ):
         with pytest.raises(ValueError, match=reason):
             make_method(name)
@@ -197,5 +197,5 @@ def test_methods_of_installed_packages(
 def test_a_name_is_taken_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     install(tmp_path, {"flock": "someones_methods:Everything"})
     monkeypatch.syspath_prepend(tmp_path)
-    with pytest.raises(ValueError, match="someones_methods:Everything takes the name of flock"):
+    with pytest.raises(ValueError, match="someones_methods:Everything has the name of flock"):
         registry.method_names()

@@ -38,7 +38,7 @@ LEAF_SPINE = ("--backend", "flow", "--topology", "leaf-spine:8:4")
             ["COLOUR=red"],
             [
                 "COLOUR=red",
-                "choose of SCENARIO, CONFIG, RUN, METHODS, PARAMETERS, FAULT_RATE, WATCH",
+                "choose from SCENARIO, CONFIG, RUN, METHODS, PARAMETERS, FAULT_RATE, WATCH",
             ],
         ),
         (["SEEDS=1-3"], ["SEEDS=1-3", "did you mean SEED?"]),
@@ -73,7 +73,7 @@ def test_words_are_options(canary: Canary, tmp_path: Path) -> None:
     assert (config["seed"], config["epochs"], config["load"]) == (5, 1, 0.002)
     # the value of an option is no word
     refused(canary("run", *SHORT, "--traffic", "K=8"), "TRAFFIC=K=8 is unknown")
-    refused(canary("plan", "K=5"), "K=5 is no fat-tree")
+    refused(canary("plan", "K=5"), "K=5 is not a fat-tree")
 
 
 @pytest.mark.parametrize("command", [["scenario"], ["shwo"]])

@@ -37,7 +37,9 @@ def test_plan_says_what_it_does_not_reach(canary: Canary) -> None:
     few = int((matrix.coverage < 50).sum())
     assert short[0].startswith(f"alpha=50 is not reached: {few} of 32 links are on fewer paths")
     reached = matrix.identifiability()
-    assert reached < 3 and short[1].startswith("beta=3 is not reached: some")
+    assert reached < 3 and short[1].startswith(
+        "beta=3 is not reached: with any choice of paths, some"
+    )
     assert f"some {reached + 1} links" in short[1]
 
 
@@ -54,12 +56,15 @@ def test_plan_is_written(canary: Canary, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--k", "5"], "K=5 is no fat-tree"),
-        (["--alpha", "0"], "alpha=0: a link must be on at least 1 path"),
+        (["--k", "5"], "K=5 is not a fat-tree"),
+        (["--alpha", "0"], "alpha=0: use at least 1 path for each link"),
         (["--beta", "4"], "beta=4: from 0 to 3 links"),
         (["--k", "32", "--beta", "3"], "use a smaller beta"),
         (["--out", "/nowhere/plan.parquet"], "there is no folder /nowhere"),
-        (["--out", "/tmp"], "--out /tmp is a folder: name a file in it, as /tmp/paths.parquet"),
+        (
+            ["--out", "/tmp"],
+            "--out /tmp is a folder: name a file in it, such as /tmp/paths.parquet",
+        ),
         (["--out", ""], "--out . is a folder"),
     ],
 )

@@ -45,7 +45,7 @@ def test_pydantic_is_not_quoted(tmp_path: Path) -> None:
     assert message_of(found.value) == "k: should be less than or equal to 128"
     with pytest.raises(ValidationError) as found:
         Settings(noise="much")
-    assert message_of(found.value).startswith("NOISE=much is no loss rate")
+    assert message_of(found.value).startswith("NOISE=much is not a loss rate")
     with pytest.raises(ValidationError) as found:
         Settings(**{"colour": "red", "k": "x"})  # type: ignore[arg-type]
     assert "pydantic" not in message_of(found.value)

@@ -71,7 +71,7 @@ def test_traceroutes_are_as_many_as_007s_theorem_allows_unless_they_are_given() 
         ({"injector": "p4", "backend": "flow"}, "INJECTOR=p4 needs packets"),
         ({"tcp": 0.5}, "TCP=0.5 needs real hosts"),
         ({"telemetry": "A1+A1", "backend": "flow"}, r"TELEMETRY=A1\+A1 is unknown"),
-        ({"colour": "red"}, "COLOUR is no setting: choose of K, FAULTS"),
+        ({"colour": "red"}, "COLOUR is not a setting: choose from K, FAULTS"),
         ({"epochs": 2.5}, "EPOCHS=2.5: .* integer"),
         ({"load": float("nan")}, "LOAD=nan is out of range"),
     ],

@@ -73,10 +73,10 @@ def test_a_run_says_which_devices_failed(tmp_path: Path) -> None:
     for each in wrong:
         text = truth.replace("- agg0_1", each)
         (path / "truth.yaml").write_text(text, errors="surrogateescape")
-        with pytest.raises(RunError, match="failed_devices are no switches"):
+        with pytest.raises(RunError, match="failed_devices must be switches"):
             analyze(path, quiet, trust=True)
         seal(path)
-        with pytest.raises(RunError, match="failed_devices are no switches"):
+        with pytest.raises(RunError, match="failed_devices must be switches"):
             read_training(path, quiet)
 
 

@@ -83,7 +83,9 @@ def test_a_method_that_does_not_exist_sends_no_traffic(
 ) -> None:
     capsys.readouterr()
     prompt.onecmd("diagnose canry")
-    assert capsys.readouterr().out.startswith("diagnose: no method 'canry': did you mean canary?")
+    assert capsys.readouterr().out.startswith(
+        "diagnose: there is no method 'canry': did you mean canary?"
+    )
     assert prompt._live.asked == []
 
 
@@ -122,5 +124,5 @@ def test_commands_that_need_mininets_switches_are_not_here(
 ) -> None:
     capsys.readouterr()
     prompt.onecmd("dpctl show")
-    assert capsys.readouterr().out == "dpctl: this network has no such command: see help\n"
+    assert capsys.readouterr().out == "dpctl: there is no such command: see help\n"
     assert "do_dpctl" not in prompt.get_names() and "do_pingall" in prompt.get_names()

@@ -167,7 +167,7 @@ def test_a_network_at_the_prompt_is_watched(chromium: Browser) -> None:
             live.heal(link)
             until(it.page, "panel", "Nothing is broken now")
             watched.close()
-            until(it.page, "status", "over: the network is down")
+            until(it.page, "status", "ended: the network is down")
             assert it.clean()
         assert gone(watched.address)
 
@@ -198,6 +198,6 @@ def test_the_page_changes_while_real_packets_flow_and_ctrl_c_ends_both(
         _, errors = run.communicate(timeout=30)
         assert run.returncode == 130
         assert errors.splitlines()[-1].startswith("canary: interrupted: "), errors
-        until(it.page, "status", "^over: ")
+        until(it.page, "status", "^ended: ")
         assert it.clean()
     assert gone(address)

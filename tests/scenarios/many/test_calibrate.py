@@ -78,7 +78,7 @@ def test_views_of_a_run(training: Path) -> None:
         ("sherlock", TINY, "sherlock has no parameters to calibrate"),
         ("flok", TINY, "did you mean flock?"),
         ("007", "runs: []", "runs: list should have at least 1 item"),
-        ("007", "runs: [{seeds: [1], kk: 4, views: [A1]}]", "runs[0]: KK is no setting"),
+        ("007", "runs: [{seeds: [1], kk: 4, views: [A1]}]", "runs[0]: KK is not a setting"),
         ("007", "runs: [{seeds: [1], views: [A3]}]", "runs[0]: TELEMETRY=A3 is unknown"),
         ("007", "runs: [{seeds: [1]}]", "runs.0.views: field required"),
         ("007", "runs: [{seeds: [1], views: [A1], faults: lots}]", "runs[0]: FAULTS item 'lots'"),
@@ -100,7 +100,7 @@ def test_mistakes_are_one_line(
     ("place", "said"),
     [
         ("nowhere/out.yaml", "there is no folder"),
-        (".", "is a folder: name a file in it, as "),
+        (".", "is a folder: name a file in it, such as "),
     ],
 )
 def test_the_place_is_looked_at_before_the_work(

@@ -118,7 +118,7 @@ def test_workers_of_other_code_are_refused() -> None:
     ):
         workers = Cluster(client, "")
         workers.check({"code_sha256": "a", "k": 4}, lambda: {"code_sha256": "a", "k": 4})
-        with pytest.raises(ValueError, match="^worker .* has other code_sha256: bring its copy"):
+        with pytest.raises(ValueError, match="^worker .* has other code_sha256: give it"):
             workers.check({"code_sha256": "a", "k": 4}, lambda: {"code_sha256": "b", "k": 4})
 
         def absent() -> dict[str, str]:
@@ -147,5 +147,5 @@ def test_a_cluster_that_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyP
         with pytest.raises(ValueError, match=said):
             compare("faulty_links", TINY, [1], METHODS, tmp_path / "out", quiet, cluster=where)
     real = replace(TINY, backend="softswitch")
-    with pytest.raises(ValueError, match="a real one is run where the command is"):
+    with pytest.raises(ValueError, match="CLUSTER= runs only simulated networks"):
         compare("faulty_links", real, [1], METHODS, tmp_path / "real", quiet, cluster="x.json")

@@ -134,14 +134,16 @@ def test_a_seed_that_was_exchanged_or_damaged_is_named(
     whole = two.read_bytes()
     two.write_bytes(one.read_bytes())
     with pytest.raises(
-        TableError, match=f"{two} is not what seed 2 wrote: remove it, and the same"
+        TableError, match=f"{two} was changed after seed 2 wrote it: remove it, and run the same"
     ):
         compare("faulty_links", TINY, [1, 2], METHODS, folder, quiet)
     two.write_bytes(whole[: len(whole) // 2])
-    with pytest.raises(TableError, match=f"{two} is not readable Parquet: remove it, and the same"):
+    with pytest.raises(
+        TableError, match=f"{two} is not readable Parquet: remove it, and run the same"
+    ):
         compare("faulty_links", TINY, [1, 2], METHODS, folder, quiet)
     write_columns(two, {"seed": np.full(3, 2)})
-    with pytest.raises(TableError, match=f"{two} is not what seed 2 wrote"):
+    with pytest.raises(TableError, match=f"{two} was changed after seed 2 wrote it"):
         compare("faulty_links", TINY, [1, 2], METHODS, folder, quiet)
 
 
@@ -157,7 +159,7 @@ def test_a_folder_is_of_one_comparison(compared: tuple[Path, Comparison], tmp_pa
     )
     with (folder / "comparison.json").open() as held:
         fcntl.flock(held, fcntl.LOCK_EX)
-        with pytest.raises(FolderError, match="another command is at work"):
+        with pytest.raises(FolderError, match="another command writes to"):
             compare("faulty_links", TINY, [1], METHODS, folder, quiet)
     (tmp_path / "letter.txt").write_text("dear diary")
     with pytest.raises(RunError, match="is no comparison"):
@@ -322,7 +324,7 @@ def test_an_interrupted_comparison_goes_on(tmp_path: Path, kind: signal.Signals,
     assert process.returncode == code, errors
     assert len(without_progress(errors)) == 1
     kept = sorted(folder.glob("seed-*.parquet"))
-    assert f"{len(kept)} of 40 seeds are kept in here: the same command goes on" in errors
+    assert f"{len(kept)} of 40 seeds are kept in here: the same command continues" in errors
     assert {path.name for path in folder.iterdir()} == {
         "comparison.json",
         *(path.name for path in kept),

@@ -71,7 +71,7 @@ def test_the_end_does_not_wait_for_what_runs(tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt) as stopped, workers_of(None, 2) as workers:
         complete(pieces, 3, tmp_path, workers, "pieces", progress)
     assert stopped.value.__notes__ == [
-        f"4 of 7 pieces are kept in {tmp_path}: the same command goes on from there"
+        f"4 of 7 pieces are kept in {tmp_path}: the same command continues from there"
     ]
     assert time.monotonic() - begin < 300
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.parquet", "begun"]

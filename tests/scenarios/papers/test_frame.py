@@ -187,8 +187,8 @@ def test_numbers_in_quotes() -> None:
     ("changed", "said"),
     [
         ("kind: stated", "0.5 is stated, but not in the quote"),
-        ("kind: bound", "a bound has a side"),
-        ("kind: derived", "a derived value has its arithmetic"),
+        ("kind: bound", "a bound needs a side"),
+        ("kind: derived", "a derived value needs its arithmetic"),
         ("kind: seen", "kind"),
     ],
 )
@@ -261,7 +261,7 @@ def test_the_command_lists_and_refuses(canary: Canary, tmp_path: Path) -> None:
     refused(canary("reproduce", "FIG=canary-88", out), "there is no figure canary-88", "canary-8")
     refused(canary("reproduce", "FIG=canary-8", "DRAWS=1", out), "greater than or equal to 2")
     refused(
-        canary("reproduce", "FIG=canary-8", "TRACE=a.pcap", out), "TRACE is nothing to canary-8"
+        canary("reproduce", "FIG=canary-8", "TRACE=a.pcap", out), "TRACE has no effect on canary-8"
     )
     refused(canary("reproduce", "FIG=canary-7", "TRACE=a.pcap", out), "there is no such file")
     (tmp_path / "a.pcap").write_text("none")

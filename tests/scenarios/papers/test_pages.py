@@ -132,7 +132,7 @@ def test_a_page_is_made_again_and_damage_is_one_line(out: Path) -> None:
     setting = json.loads((out / "toy" / "setting.json").read_text())
     for spoilt in ("{", "[]", json.dumps(setting | {"experiment": "no such"})):
         (out / "toy" / "setting.json").write_text(spoilt)
-        with pytest.raises(ValueError, match="toy is damaged, or was not run to its end"):
+        with pytest.raises(ValueError, match="toy is damaged or unfinished"):
             make_page(out / "toy")
     (out / "toy" / "results.parquet").write_bytes(b"PAR1")
     write_overview(out)

@@ -88,7 +88,7 @@ def test_an_uplink_is_drained_and_put_back() -> None:
 
 
 @pytest.mark.parametrize(
-    ("before", "reason"), [(1, "update 1: .*match already"), (400, "match already: 400")]
+    ("before", "reason"), [(1, "update 1: .*match exists"), (400, "match exists: 400")]
 )
 def test_a_batch_is_refused_with_its_update(
     before: int, reason: str, control: RemoteSwitch
@@ -202,7 +202,7 @@ def test_a_switch_that_died_answers_nothing() -> None:
         running.popen.kill()
         running.popen.wait()
         registers = control.read_registers([USM.rows[0]["count"]])
-        assert control.lost == "its Thrift connection was cut"
+        assert control.lost == "its Thrift connection broke"
         assert not registers[USM.rows[0]["count"]].any()
         control.table(USM.rules).add([1], USM.monitor)  # vanishes
         assert all(len(digests) == 0 for digests in control.digests().values())
@@ -215,7 +215,7 @@ def test_a_channel_that_is_cut_is_named() -> None:
         deadline = time.monotonic() + 10
         while not control.lost and time.monotonic() < deadline:
             control.digests()
-        assert control.lost == "its P4Runtime channel was cut"
+        assert control.lost == "its P4Runtime connection broke"
 
 
 def test_nobody_listens() -> None:
@@ -228,7 +228,7 @@ def test_a_server_that_speaks_something_else_is_no_thrift_server() -> None:
         client = RegisterClient(socket.create_connection(server.getsockname()))
         there, _ = server.accept()
         there.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n" * 4)
-        with pytest.raises(ThriftError, match="no Thrift server"):
+        with pytest.raises(ThriftError, match="not a Thrift server"):
             client.fill(["count"], 0, 1)
         there.close()
         client.close()

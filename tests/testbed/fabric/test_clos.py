@@ -130,12 +130,12 @@ def test_parallel_links_have_names_of_their_own():
     [
         (lambda: leaf_spine(0, 2), "leaves=0"),
         (lambda: leaf_spine(2, 2, oversubscription=0), "oversubscription=0"),
-        (lambda: clos(2, 2, 3, 4), "cores=4 is no multiple of aggs=3"),
+        (lambda: clos(2, 2, 3, 4), "cores=4 is not a multiple of aggs=3"),
         (lambda: clos(2, 2, 2, 4, wiring="ring"), "wiring='ring'"),  # pyright: ignore
         (lambda: Fabric(["a", "a"], [0, 1], [0], [1]), "same name"),  # pyright: ignore
         (lambda: Fabric(["a", "b"], [0, 0], [0], [1]), "from a to b does not go up"),  # pyright: ignore
         (lambda: Fabric(["a", "b"], [1, 0], [1], [0]), "tier 0 come first"),  # pyright: ignore
-        (lambda: Fabric(["a", "b"], [0, 1], [0], [2]), "ends at no switch"),  # pyright: ignore
+        (lambda: Fabric(["a", "b"], [0, 1], [0], [2]), "ends at an unknown switch"),  # pyright: ignore
         (lambda: leaf_spine(2, 2).path_sets([0], [2]), "ToRs 0 to 1"),  # pyright: ignore
         (lambda: leaf_spine(2, 2).switch("tor0_0"), "names: leaf0, spine0, ..."),
         (lambda: leaf_spine(2, 2).link("leaf0->leaf1"), "not neighbours"),

@@ -22,7 +22,7 @@ def test_counts_are_the_fat_trees(k):
 
 @pytest.mark.parametrize("k", [-4, 0, 2, 3, 5, 7, 130])
 def test_impossible_k_is_refused(k):
-    with pytest.raises(TopologyError, match=f"K={k} is no fat-tree"):
+    with pytest.raises(TopologyError, match=f"K={k} is not a fat-tree"):
         FatTree(k)
 
 

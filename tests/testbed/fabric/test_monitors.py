@@ -52,7 +52,7 @@ def test_other_fabrics_have_these_tiers_as_far_as_they_go() -> None:
     assert monitor_switches(fabric, "tor+core", 1).all()
     assert monitor_switches(fabric, "tor+spine1", 1).tolist() == [True] * 3 + [False, True]
     assert monitor_switches(TwoSwitches(), "tor", 1).all()
-    with pytest.raises(TopologyError, match=r"no tier and no switch 'agg': choose of tor, core"):
+    with pytest.raises(TopologyError, match=r"no tier and no switch 'agg': choose from tor, core"):
         monitor_switches(fabric, "tor+agg", 1)
 
 
@@ -61,13 +61,13 @@ def test_other_fabrics_have_these_tiers_as_far_as_they_go() -> None:
     [
         ("agg", r"MONITORS=agg leaves out tor0_0: every ToR must be a monitor.*add \+tor"),
         ("50%tor+core", r"leaves out tor\d_\d"),
-        ("tor+spin", r"no tier and no switch 'spin': choose of tor, agg, core, tor0_0"),
+        ("tor+spin", r"no tier and no switch 'spin': choose from tor, agg, core, tor0_0"),
         ("tor+core9", r"no switch 'core9': did you mean core"),
         ("tor+", r"no switch ''"),
         ("tor+150%core", r"150% is out of range: use more than 0 and up to 100%"),
         ("tor+0%core", r"0% is out of range"),
         ("tor+10%core", r"10% of 4 switches rounds to none: use a larger share"),
-        ("tor+50%core0", r"a share is of a tier, as 50%core: did you mean core"),
+        ("tor+50%core0", r"a share needs a tier, such as 50%core: did you mean core"),
     ],
 )
 def test_what_means_nothing_is_said_in_one_line(text: str, said: str) -> None:

@@ -192,5 +192,5 @@ def test_impossible_assignments_are_reported(monkeypatch):
     topology = FatTree(4)
     segments = topology.segments()
     monkeypatch.setattr(pathbf, "bloom_mask", lambda ids: np.ones(len(ids), np.uint32))
-    with pytest.raises(PathBfError, match=r"use more MONITORS, as tor\+core, or a smaller K"):
+    with pytest.raises(PathBfError, match=r"use more MONITORS, such as tor\+core, or a smaller K"):
         switch_ids(topology, segments, 0)

@@ -91,5 +91,7 @@ def test_with_every_switch_a_segment_is_a_link() -> None:
 
 def test_too_many_segments_are_refused() -> None:
     fabric = FatTree(32)
-    with pytest.raises(TopologyError, match=r"MONITORS makes .* use more monitors, as tor\+core"):
+    with pytest.raises(
+        TopologyError, match=r"MONITORS makes .* use more monitors, such as tor\+core"
+    ):
         segments(Ecmp(fabric), monitor_switches(fabric, "tor", 1))

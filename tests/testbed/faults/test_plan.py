@@ -13,7 +13,7 @@ WEB = FlowMatch(dst_port=Ternary(80, 0xFFFF))
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ({"link": -1}, "link is -1: use a whole number from 0 on"),
+        ({"link": -1}, "link is -1: use a whole number of at least 0"),
         ({"link": 1.5}, "link is 1.5"),
         ({"link": True}, "link is True"),
         ({"link": "tor0_0->agg0_0"}, "link is 'tor0_0->agg0_0'"),
@@ -29,7 +29,7 @@ WEB = FlowMatch(dst_port=Ternary(80, 0xFFFF))
         ({"kind": "blackhole"}, "a blackhole drops everything, not 0.5"),
         ({"match": 80}, "give a FlowMatch"),
         ({"schedule": ((0.3, 0.1),)}, "ascending and disjoint"),
-        ({"schedule": ((-1, 0.1),)}, "from 0 on"),
+        ({"schedule": ((-1, 0.1),)}, "not negative"),
         ({"schedule": ((0.1, float("inf")),)}, "in seconds"),
         ({"schedule": ((float("nan"), 0.1),)}, "in seconds"),
         ({"schedule": ((0.1, 0.2), (0.15, 0.3))}, "ascending and disjoint"),
@@ -77,7 +77,7 @@ def test_a_match_that_nothing_can_meet_is_refused(make, message):
     ],
 )
 def test_two_faults_of_the_same_packets_are_refused(same):
-    with pytest.raises(FaultError, match="two faults hit the same flows of link 3"):
+    with pytest.raises(FaultError, match="two faults affect the same flows of link 3"):
         FaultPlan((Fault(2, 0.1), *same))
 
 
@@ -89,7 +89,7 @@ def test_faults_of_a_link_may_take_turns_or_differ_in_flows():
 @pytest.mark.parametrize(
     ("plan", "message"),
     [
-        (lambda: FaultPlan("none"), "FaultPlan is of Faults, str is none"),
+        (lambda: FaultPlan("none"), "FaultPlan must contain Faults, not str"),
         (lambda: FaultPlan(3), "faults of a FaultPlan must be a tuple"),
         (lambda: FaultPlan((), (-1,)), "a failed device is -1"),
         (lambda: FaultPlan((), ("core0",)), "a failed device is 'core0'"),

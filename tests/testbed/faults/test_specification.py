@@ -118,7 +118,7 @@ def test_a_file_says_whether_links_or_devices_have_a_rate(tmp_path):
     plan = parse_faults(path, K8, 1)
     several, one = rates_by_device(plan)
     assert len(several) == 16 and len(one) == 1
-    with pytest.raises(FaultError, match="rate_of is of a device's links"):
+    with pytest.raises(FaultError, match="rate_of is only for the links of a device"):
         parse_faults(write(tmp_path, "faults:\n- {links: 2, rate_of: link}\n"), K8, 1)
 
 
@@ -317,7 +317,7 @@ def test_records_are_plain(tmp_path):
         ("fault: []", "unknown key 'fault'; allowed are faults|faults: Field required"),
         ("faults: [{links: 1, match: {ip: 1.2.3.4}}]", "unknown key 'ip'; allowed are src_ip"),
         ("faults: [{links: 1, kind: melt}]", r"faults\[0\].kind: must be 'drop', 'blackhole'"),
-        ("faults: [{links: 1, share: 50}]", "share is of a device's links"),
+        ("faults: [{links: 1, share: 50}]", "share is only for the links of a device"),
         ("faults: [{links: 1, device: core0}]", "one of .*; it has links and device"),
         ("faults: [{rate: 0.1}]", "it has none"),
         ("faults: [{links: many}]", r"faults\[0\].links: must be a valid integer"),
@@ -325,21 +325,24 @@ def test_records_are_plain(tmp_path):
         ("faults: [{links: 1, schedule: [[2, 1]]}]", "ascending and disjoint"),
         ("faults: [{links: 1, schedule: [[1, 2], [1.5, 3]]}]", "ascending and disjoint"),
         ("faults: [{links: 1, match: {}}]", "match is empty"),
-        ("faults: [{links: 1, match: {src_ip: 10.0.0.300}}]", "src_ip .* is no match"),
+        ("faults: [{links: 1, match: {src_ip: 10.0.0.300}}]", "src_ip .* is not a match"),
         ("faults: [{links: 1, match: {src_ip: 10.0.0.1/8}}]", "can never match"),
-        ("faults: [{links: 1, match: {src_ip: 10.0.0.0/40}}]", "is no match"),
+        ("faults: [{links: 1, match: {src_ip: 10.0.0.0/40}}]", "is not a match"),
         ("faults: [{links: 1, match: {src_port: 70000}}]", "does not fit 16 bits"),
         ("faults: [", "line 1: not valid YAML"),
         ("faults: !!bool maybe", "not valid YAML"),
         ("faults: !!float ''", "not valid YAML"),
-        ("faults:\n- link: 'a->b'\n  kind: \"\\0\"", r"line 3: '\\x00' has what no name can"),
-        ('faults: [{"\\ud800": 1}]', r"line 1: '\\ud800' has what no name can"),
-        ("faults: 5", r"line 1: faults: must be a list of entries, as - \{link"),
+        (
+            "faults:\n- link: 'a->b'\n  kind: \"\\0\"",
+            r"line 3: '\\x00' has characters that a name cannot",
+        ),
+        ('faults: [{"\\ud800": 1}]', r"line 1: '\\ud800' has characters that a name cannot"),
+        ("faults: 5", r"line 1: faults: must be a list of entries, such as - \{link"),
         ("faults: {link: a->b}", "faults: must be a list of entries"),
-        ("faults: [tor0_0->agg0_1]", r"faults\[0\]: must be an entry, as \{link"),
+        ("faults: [tor0_0->agg0_1]", r"faults\[0\]: must be an entry, such as \{link"),
         ("failed_devices: []", "faults: must be a list of entries"),
         ("faults: []\nfailed_devices: core0", "line 2: failed_devices: must be a list of switches"),
-        ("faults:\n- links: 1\n  match: 80", r"line 3: faults\[0\].match: must say which flows"),
+        ("faults:\n- links: 1\n  match: 80", r"line 3: faults\[0\].match: must select flows"),
         ("faults: [{links: 1, schedule: 3}]", r"schedule: must be a list of \[start, end\]"),
         ("faults: [{links: 1, schedule: [[1, 2, 3]]}]", r"schedule\[0\]: must be a list of \[st"),
         ("faults:\n- percent: true\n", "line 2: true is a truth value: write a number"),
@@ -371,7 +374,7 @@ def test_a_schedule_outside_the_run_is_refused_with_its_place(tmp_path):
 
 def test_unreadable_fault_files(tmp_path):
     os.mkfifo(tmp_path / "pipe.yaml")
-    with pytest.raises(FaultError, match="no regular file"):
+    with pytest.raises(FaultError, match="not a regular file"):
         parse_faults(str(tmp_path / "pipe.yaml"), K4, 1)
     (tmp_path / "dir.yaml").mkdir()
     with pytest.raises(FaultError, match=r"cannot read .*directory"):

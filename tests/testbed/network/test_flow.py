@@ -90,5 +90,5 @@ def test_a_schedule_counts_for_its_part_of_each_epoch() -> None:
 
 def test_a_fault_of_some_flows_is_refused() -> None:
     plan = FaultPlan((Fault(0, 1.0, match=FlowMatch(dst_port=Ternary(1, 3))),))
-    with pytest.raises(FaultError, match="no packet headers, use BACKEND=virtual"):
+    with pytest.raises(FaultError, match="no packet headers: use BACKEND=virtual"):
         link_loss(FatTree(4), plan, 1, 1.0)

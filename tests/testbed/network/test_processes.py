@@ -84,5 +84,7 @@ def test_a_shell_without_a_network_says_how_to_start_one(
     assert "sudo make shell SWITCH=agg0_1" in str(e.value) and "\n" not in str(e.value)
     assert not list(tmp_path.iterdir()), "looking makes no folder"
     monkeypatch.setattr("os.geteuid", lambda: 0)
-    with pytest.raises(NetworkError, match="^no network is up: start one with `sudo make net`"):
+    with pytest.raises(
+        NetworkError, match="^no network is running: start one with `sudo make net`"
+    ):
         running_switch("agg0_1", tmp_path)

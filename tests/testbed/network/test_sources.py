@@ -43,8 +43,8 @@ def source(**changes) -> Source:
         ({"template_length": np.array([54, 33], np.uint16)}, "an IP header"),
         ({"templates": np.zeros((1, 54), np.uint8)}, "a template and two hosts for each flow"),
         ({"dst_host": np.array([0], np.int32)}, "a template and two hosts for each flow"),
-        ({"src_host": np.array([0, HOSTS], np.int32)}, "hosts are numbers below 4"),
-        ({"dst_host": np.array([0, -1], np.int32)}, "hosts are numbers below 4"),
+        ({"src_host": np.array([0, HOSTS], np.int32)}, "must be numbers below 4"),
+        ({"dst_host": np.array([0, -1], np.int32)}, "must be numbers below 4"),
     ],
 )
 def test_what_does_not_fit_is_refused_with_its_reason(changes: dict, reason: str) -> None:

@@ -45,7 +45,7 @@ def test_a_run_that_is_being_written_is_let_alone_until_its_process_ends(
     partial = tmp_path / "run.partial"
     before = sorted(partial.rglob("*"))
     assert at_work(path)
-    with pytest.raises(RunError, match=r"another command is at work in .*run\.partial: wait"):
+    with pytest.raises(RunError, match=r"another command writes to .*run\.partial: wait"):
         RunWriter(path)
     assert sorted(partial.rglob("*")) == before
     other = RunWriter(path, numbered=True)
@@ -87,7 +87,7 @@ def test_a_partial_of_the_users_own_is_not_touched(
 ) -> None:
     make(tmp_path / "thesis.partial")
     before = {path: path.is_file() and path.read_bytes() for path in tmp_path.rglob("*")}
-    with pytest.raises(RunError, match=r"thesis\.partial is in the way and no run's: move it"):
+    with pytest.raises(RunError, match=r"thesis\.partial is not a partial run: move it"):
         RunWriter(tmp_path / "thesis")
     assert {path: path.is_file() and path.read_bytes() for path in tmp_path.rglob("*")} == before
 
@@ -108,7 +108,7 @@ def test_a_finished_run_is_kept_when_its_place_was_taken_meanwhile(tmp_path: Pat
 
 @pytest.mark.parametrize("name", ["x.partial", "."])
 def test_a_name_that_no_run_can_have_is_refused(tmp_path: Path, name: str) -> None:
-    with pytest.raises(FolderError, match="no name for a run"):
+    with pytest.raises(FolderError, match="cannot be the name of a run"):
         PendingRun(Path(name))
 
 
@@ -121,7 +121,7 @@ def test_one_analysis_at_a_time(finished_run: RunDirectory) -> None:
     before = sorted(finished_run.path.rglob("*"))
     with (
         RunWriter.again(finished_run),
-        pytest.raises(RunError, match="another command is at work"),
+        pytest.raises(RunError, match="another command writes to"),
         RunWriter.again(finished_run),
     ):
         pass

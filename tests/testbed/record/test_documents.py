@@ -40,7 +40,7 @@ def changed(path: Path, field: str, value: Any) -> None:
         ("network.json", "epochs", -1, "is -1: should be greater than or equal to 1"),
         ("network.json", "epochs", "two", "is 'two': should be a valid integer"),
         ("network.json", "epochs", True, "is True: should be a valid integer"),
-        ("network.json", "epochs", 5, "is 5, more than were asked for"),
+        ("network.json", "epochs", 5, "is 5, more than requested"),
         ("network.json", "epochs", MISSING, "is missing"),
         ("network.json", "canary_bytes", -1, "is -1: should be greater"),
         ("network.json", "canary_bytes", 10**30, "should be less than"),

@@ -129,7 +129,7 @@ def test_a_run_that_lacks_a_file_is_refused(copy: Path, name: str) -> None:
 @pytest.mark.parametrize(
     ("found", "said"),
     [
-        (None, "of before records had a version: version {} is read here: make the run again"),
+        (None, "from before records had versions: version {} is read here: make the run again"),
         (0, "of version 0: version {} is read here: make the run again"),
         (VERSION + 1, "of version 2: version {} is read here: use the newer version"),
         ("x", "of version 'x': version {} is read here: make the run again"),
@@ -149,7 +149,7 @@ def test_a_record_of_another_version_is_refused(copy: Path, found: object, said:
 
 def test_garbage_in_a_run_is_named(copy: Path) -> None:
     (copy / "flows.parquet").write_bytes(b"garbage")
-    with pytest.raises(RunError, match="flows.parquet is no readable Parquet"):
+    with pytest.raises(RunError, match="flows.parquet is not a readable Parquet"):
         RunDirectory(copy, trust=True).table("flows")
     (copy / "flows.parquet").write_bytes((copy / "links.parquet").read_bytes())
     with pytest.raises(RunError, match=r"flows.parquet says .* 'links': .* 'flows' is needed"):

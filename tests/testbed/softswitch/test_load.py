@@ -67,7 +67,7 @@ def test_missing_and_binary_files(tmp_path: Path) -> None:
         ("no key", r"match_key\[0\]: it has no 'key'"),
         ("no parameters", r"action_entry\.action_id: action \d+ takes 1 parameters, not 0"),
         ("too wide", r"match_key\[0\]\.key: it does not fit in the \d+ bits"),
-        ("twice", r"match_key: another const entry matches the same"),
+        ("twice", r"match_key: another const entry has the same match"),
     ],
 )
 def test_damaged_const_entries_are_one_line(tmp_path: Path, damage: str, said: str) -> None:
@@ -113,7 +113,7 @@ def test_no_compiler(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     with pytest.raises(NoCompiler, match="no-such-cc"):
         build.compiler()
     monkeypatch.setenv("CC", '"')
-    with pytest.raises(NoCompiler, match='CC=" is no command: no closing quotation; use CC=gcc'):
+    with pytest.raises(NoCompiler, match='CC=" is not a command: no closing quotation; use CC=gcc'):
         build.compiler()
 
 

@@ -235,7 +235,7 @@ def test_a_control_that_never_ends() -> None:
     first = pipe["init_table"]
     condition = pipe["conditionals"][0]
     condition["true_next"] = first
-    refused(json.dumps(root).encode(), "pipelines[0].", "comes again after itself")
+    refused(json.dumps(root).encode(), "pipelines[0].", "is in a cycle")
 
 
 def test_a_program_of_too_many_statements() -> None:
@@ -257,7 +257,7 @@ def test_a_program_of_too_many_statements() -> None:
         ("copies", ("field_lists", 1, "id"), 1, "two of field_lists have the same id 1"),
         ("router", ("field_aliases", 0, 1), ["standard_metadata", "x"], "no field 'x'"),
         ("stacks", ("header_stacks", 0, "header_ids", 0), 999, "no header 999"),
-        ("unions", ("header_unions", 0, "header_ids"), [], "where its type has"),
+        ("unions", ("header_unions", 0, "header_ids"), [], "but its type has"),
         ("selector", ("pipelines", 0, "tables", 0, "action_profile"), "x", "no action profile 'x'"),
         ("state", ("checksums",), [{"type": "generic", "target": ["x", "y"]}], "no 'calculation'"),
     ],
@@ -267,7 +267,7 @@ def test_references_are_checked(name: str, at: tuple[Step, ...], value: object, 
 
 
 def test_a_line_says_what_is_wanted() -> None:
-    refused(b'{"x": ' + b"9" * 5000 + b"}", "a number of thousands of digits")
+    refused(b'{"x": ' + b"9" * 5000 + b"}", "a number with too many digits")
     refused(changed("router", ("headers",), None), "headers: it should be an array, not null")
     refused(changed("router", ("headers", 1), [1]), "headers[1]: it should be an object, not an ar")
     at = ("pipelines", 0, "tables", 0, "next_tables")

@@ -248,7 +248,7 @@ def test_gzip_damage(tmp_path, good):
     path.write_bytes(b"\x1f\x8b garbage that is no gzip stream at all")
     refuse(path, "truncated or damaged|is no capture")
     path.write_bytes(gzip.compress(b"not a capture " * 20))
-    refuse(path, "is no capture: pcap and pcapng are understood")
+    refuse(path, "is not a capture: use pcap or pcapng")
 
 
 @pytest.mark.parametrize(

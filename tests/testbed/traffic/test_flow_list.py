@@ -61,9 +61,9 @@ def test_what_is_not_sent_is_counted(tmp_path):
 @pytest.mark.parametrize(
     ("row", "reason"),
     [
-        ("0,99,1,0", "row 1: dst '99' is no host: use 0 to 15, or"),
-        ("tor0_0,9,1,0", "row 1: src 'tor0_0' is no host"),
-        ("-1,9,1,0", "row 1: src '-1' is no host"),
+        ("0,99,1,0", "row 1: dst '99' is not a host: use 0 to 15, or"),
+        ("tor0_0,9,1,0", "row 1: src 'tor0_0' is not a host"),
+        ("-1,9,1,0", "row 1: src '-1' is not a host"),
         (",9,1,0", "row 1: src is missing"),
         ("9,9,1,0", "row 1: src and dst are the same host"),
         ("0,9,0,0", "row 1: bytes is 0: 1 to 1e\\+15 is needed"),

@@ -208,7 +208,7 @@ def test_the_hash_is_the_files(tmp_path):
 
 def test_what_is_no_regular_file_is_not_waited_for(tmp_path):
     os.mkfifo(tmp_path / "a.pcap")
-    refuse(tmp_path / "a.pcap", "no regular file")
+    refuse(tmp_path / "a.pcap", "not a regular file")
 
 
 def test_a_lying_length_does_not_swallow_the_rest(tmp_path):

@@ -56,7 +56,7 @@ def test_flows_of_the_smallest_size_are_counted_in_the_mean(tmp_path):
         ("0 0\n20 0.5\n10 1\n", "line 3: the size is smaller than in the line before"),
         ("0 0\n10 0.5\n20 0.4\n30 1\n", "line 3: the share is smaller than in the line before"),
         ("0 0\n10 0.5\n", "line 2: the last share is 0.5: 1 or 100"),
-        ("0 0\n0 1\n", "has no flow of any byte"),
+        ("0 0\n0 1\n", "has only flows of 0 bytes"),
         ("0 0 0 0\n1 1 1 1\n", "line 1: 4 columns"),
         ("0 0\n5\n10 1\n", "line 2: 1 columns"),
     ],
@@ -68,7 +68,7 @@ def test_what_makes_no_sense_is_one_line_with_its_number(tmp_path, text, reason)
 
 
 def test_what_is_no_file_of_text_is_said(tmp_path):
-    for path, reason in ((tmp_path / "no.txt", "check TRAFFIC"), (tmp_path, "it is no file")):
+    for path, reason in ((tmp_path / "no.txt", "check TRAFFIC"), (tmp_path, "it is not a file")):
         with pytest.raises(UserError, match=reason):
             read_sizes(path)
     (tmp_path / "x.txt").write_bytes(b"\xff\xfe0 0")

@@ -213,8 +213,8 @@ def test_a_reduced_search_is_said(synthetic, monkeypatch):
     monkeypatch.setattr(flock_search, "MANY_PAIRS", 0)
     verdict = method.localize(pairs)
     assert [*verdict.remarks] == [
-        f"{len(Flock().model(pairs).pairs.bad)} pairs of ToRs, 0 components blamed without them: "
-        "the search was refined on flows of known path and probes alone"
+        f"{len(Flock().model(pairs).pairs.bad)} pairs of ToRs, 0 components blamed: the search "
+        "was refined only on probes and flows of known path"
     ]
     numbered = NumberedFabric(pairs.topology, np.arange(pairs.topology.n_links))
     console = Console(record=True, width=200)

@@ -52,7 +52,7 @@ def test_holes_are_found_by_where_traces_broke_off(seed):
     tie = [K4.link("agg3_1->core2"), K4.link("agg3_1->core3")]  # the same to every trace
     assert HOLES[1] in result.flagged
     assert len(result.flagged) == 2 and np.isin(result.flagged, tie).sum() == 1
-    assert result.remarks and "some flows die" in result.remarks[0]
+    assert result.remarks and "some flows lose every packet" in result.remarks[0]
 
 
 @pytest.mark.parametrize("seed", range(2))

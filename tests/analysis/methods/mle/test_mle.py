@@ -157,7 +157,7 @@ def test_other_numbers_of_the_links_give_the_same(synthetic):
 
 def test_kinds_that_were_not_measured_are_named(synthetic):
     telemetry = world_of(synthetic, np.zeros(K4.n_links)).telemetry
-    with pytest.raises(MissingTelemetry, match="INT needs the path of each flow"):
+    with pytest.raises(MissingTelemetry, match="INT needs the path of every flow"):
         Mle(kinds="INT").localize(telemetry)
     with pytest.raises(MissingTelemetry, match="'probes'"):
         Mle(kinds="segments+A1").localize(replace(telemetry, probes=None))

@@ -120,7 +120,7 @@ def test_accuracy(synthetic, k, seeds, least):
 def test_parameters_are_checked():
     with pytest.raises(ValueError, match="fault_rate"):
         CanaryMle(fault_rate=0)
-    with pytest.raises(ValueError, match="no kind 'B1': known are segments, A1"):
+    with pytest.raises(ValueError, match="kind 'B1' is unknown: use segments, A1"):
         Mle(kinds="A1+B1")
 
 

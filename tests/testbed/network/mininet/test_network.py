@@ -369,7 +369,7 @@ def test_a_channel_that_is_cut_is_named(net: MininetNetwork) -> None:
     control = net.controls[TOPOLOGY.switch("agg3_1")]
     control.connection.cut()
     wait_until(lambda: control.digests() == {} or bool(control.lost))
-    assert net.degraded == ["agg3_1: its P4Runtime channel was cut"]
+    assert net.degraded == ["agg3_1: its P4Runtime connection broke"]
     control.table(ROUTING.routes).add([(1, 32)], ROUTING.up)
     control.connection.lost = ""  # the switch itself is well, and the next test wants it
 

@@ -39,7 +39,7 @@ def test_switches_restart_and_nothing_is_blamed(
     run = RunDirectory(path)
     # How late the controller is depends on what else the machine does, and what it loses.
     degraded = run.network["degraded"]
-    assert all("late" in reason or "itself lost" in reason for reason in degraded)
+    assert all("late" in reason or "emulator lost" in reason for reason in degraded)
     names = [event.split()[3].rstrip(":") for event in run.network["events"]]
     assert names == ["core0", "agg1_1", "tor2_0"]
     assert all("it lacked" in event for event in run.network["events"])
@@ -50,6 +50,6 @@ def test_switches_restart_and_nothing_is_blamed(
     assert counted is not None
     core = counted.segments.through(run.fabric.switch("core0"))
     assert counted.sent[4, core].any()  # it counts again
-    if not any("itself lost" in reason for reason in degraded):
+    if not any("emulator lost" in reason for reason in degraded):
         assert not counted.lost.any()
         assert not len(CanaryMle().localize(telemetry).flagged)

@@ -37,7 +37,7 @@ def test_a_lossy_link_is_found_with_real_packets(
     run = RunDirectory(path)
     network = run.network
     # How late the controller is depends on what else the machine does, and what it loses.
-    assert all("late" in reason or "itself lost" in reason for reason in network["degraded"])
+    assert all("late" in reason or "emulator lost" in reason for reason in network["degraded"])
     assert network["conservation"]["fault_drops"] > 100
     for meter in read_minus_meters(run):
         assert meter.negative == meter.inconsistent == 0

@@ -105,7 +105,7 @@ def test_files_that_are_no_pcap(tmp_path: Path) -> None:
         (b"x" * 100, "not a pcap file"),
         (good[:-1], "ends within"),
         (good[:30], "ends within"),
-        (good[:-24] + struct.pack("<I", 9) + good[-20:], "a part was kept"),
+        (good[:-24] + struct.pack("<I", 9) + good[-20:], "a packet that is not complete"),
     ):
         file.write_bytes(content)
         status, lines = run("--no-p4", "--thrift-port", "0", "--use-files", "0", "-i", f"1@{stem}")

@@ -14,7 +14,7 @@ def test_who_comes_after_the_end_is_told() -> None:
         pass
     ports.close()
     ports.close()
-    with pytest.raises(SoftSwitchError, match="the switch has ended"), ports.lock():
+    with pytest.raises(SoftSwitchError, match="the switch has stopped"), ports.lock():
         pass
 
 

@@ -76,7 +76,7 @@ def test_ports_come_and_go(ports: Ports, tmp_path: Path) -> None:
     ports.inject(1, udp())
     assert ports.counters()[2].tx_packets == 1
     assert [p.number for p in ports.ports] == [1, 2]
-    with pytest.raises(SoftSwitchError, match="used already"):
+    with pytest.raises(SoftSwitchError, match="already in use"):
         ports.add(Port(1, str(tmp_path / "3")))
 
 
