@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -38,7 +38,8 @@ def _elsewhere(file: str) -> Iterator[None]:
 # Numba takes settings from this file, also where compiled code is kept, which it unpickles.
 with _elsewhere(".numba_config.yaml"):
     import numba
-    from numba.core import config, event
+    from numba.core import config, event, types
+    from numba.core.dispatcher import Dispatcher
 config._config_fname = os.devnull  # it looks again whenever it compiles
 
 from testbed.compiled.cache import KernelCache, is_empty  # noqa: E402, which imports numba
@@ -55,7 +56,18 @@ def njit(function: Callable[..., Any] | None = None, **options: Any) -> Any:
         return partial(njit, **options)
     compiled: Any = numba.njit(nogil=True, **options)(function)
     compiled._cache = KernelCache(compiled)
+    compiled.get_call_template = partial(_call_template, compiled)
     return compiled
+
+
+def _call_template(called: Dispatcher, args: Iterable[Any], named: Mapping[str, Any]) -> Any:
+    """Resolve what compiled code calls with constants as a call with any values of their types.
+
+    Numba would compile the called function, and all that it calls, once more for each constant: a
+    fifth of what an installation compiled.
+    """
+    kinds = {name: types.unliteral(kind) for name, kind in named.items()}
+    return Dispatcher.get_call_template(called, tuple(map(types.unliteral, args)), kinds)
 
 
 kernel = njit(_nrt=False)

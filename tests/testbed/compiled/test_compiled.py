@@ -91,6 +91,15 @@ def test_an_edit_compiles_what_it_touches_and_what_calls_that(project: Project) 
     assert project.run(both) == "10 6"
 
 
+def test_a_constant_is_no_type_of_argument_of_its_own(project: Project) -> None:
+    project.write("analysis/callee.py", CALLEE.replace("f()", "f(x, y=1)").format("x - y"))
+    calls = "f(3) + f(n) + f(n, 2) + f(n, y=4)"
+    text = CALLER.format("from analysis.callee import f\n")
+    project.write("analysis/caller.py", text.replace("g()", "g(n)").replace("10 * f()", calls))
+    assert project.run("from analysis.caller import g; print(g(5))").split()[-1] == "10"
+    assert len(list(project.folders[0].glob("analysis.callee.f-*"))) == 2  # with y, and without
+
+
 @pytest.mark.parametrize(
     ("before", "after", "value"),
     [
