@@ -55,7 +55,9 @@ def test_dead_link():
     assert loss[2] == pytest.approx(1.0) and np.delete(loss, 2) == pytest.approx(1e-5)
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize(
+    "seed", [0, *(pytest.param(seed, marks=pytest.mark.nightly) for seed in (1, 2))]
+)
 def test_reaches_the_best_explanation(seed):
     """No set of up to three links has a better penalised likelihood."""
     rng = np.random.default_rng(seed)
