@@ -129,7 +129,7 @@ Change = Callable[[Path], object]
         (lambda f: (f / "part-9.csv").write_bytes(b""), "part-9.csv is empty"),
         (
             lambda f: (f / "part-9.csv").write_text("id,kind"),
-            "part-9.csv: the last line has no end",
+            "part-9.csv: the last line has no line break",
         ),
         (lambda f: (f / "part-9.csv").write_text("id;kind\n"), "part-9.csv: semicolons separate"),
         (lambda f: (f / "part-9.csv").write_text("id,what\n"), "part-9.csv: column 'what' is unk"),
@@ -173,4 +173,7 @@ def test_a_parquet_part_that_is_cut_off(
     _, damaged, _ = spark_folder(tmp_path / "folder", parts, ".parquet")
     with pytest.raises(TableError) as raised:
         read_observations(tmp_path / "folder", read_fabric(files.fabric))
-    assert str(raised.value) == f"{damaged} is no readable Parquet file: cut off or damaged?"
+    assert (
+        str(raised.value)
+        == f"{damaged} is not a readable Parquet file: it may be cut off or damaged"
+    )
