@@ -135,8 +135,8 @@ def carried(run: RunDirectory) -> np.ndarray:
 
 
 # Slow enough that a busy machine's switches drop nothing of their own.
-EPOCH_S, EPOCHS = 4, 3
-SEGMENTS_EACH = 24  # of a flow: 2 a second, which BMv2 carries with ease
+EPOCH_S, EPOCHS = 6, 3
+SEGMENTS_EACH = 36  # of a flow: 2 a second, which BMv2 carries with ease
 
 
 def mesh() -> Traffic:
