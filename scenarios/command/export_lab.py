@@ -15,7 +15,6 @@ import numpy.typing as npt
 from scenarios.experiment.request import Request
 from scenarios.experiment.settings import REAL_TIME, Settings, SettingsError
 from testbed.control.forwarding import install_forwarding, needed_entries
-from testbed.control.remote.lab_switch import WrittenSwitch
 from testbed.dataplane.adapted import IcmpLimit, adapted_program
 from testbed.fabric.packet_fabric import PacketFabric
 from testbed.fabric.pathbf import bloom_mask, switch_ids
@@ -24,6 +23,7 @@ from testbed.faults.injector import FaultInjector
 from testbed.faults.kernel_injectors import Command, NetemInjector, NftInjector
 from testbed.faults.plan import FaultPlan, noise_rates
 from testbed.network.lab import IMAGE, Lab, LabError, files_of, interface
+from testbed.network.lab_switch import WrittenSwitch
 from testbed.network.switches import Backend
 from testbed.record.atomic import need_place
 

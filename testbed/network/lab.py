@@ -29,7 +29,7 @@ IMAGE = "canary-lab"
 VXLAN_PORT = 14789
 """The UDP port of all tunnels: containerlab's own default."""
 _HERE = 'cd "$(dirname "$0")/.."'
-_LAB_SWITCH = "python -P -m testbed.control.remote.lab_switch"
+_LAB_SWITCH = "python -P -m testbed.network.lab_switch"
 _OFFLOADS = "rx off tx off sg off tso off gso off gro off"
 
 
@@ -46,7 +46,7 @@ class Lab:
         fabric: The fabric.
         backend: The kind of its switches.
         seed: Seeds the random numbers of soft switches; BMv2 takes no seed.
-        entries: The entries of each switch (`testbed.control.remote.lab_switch`), in the fabric's
+        entries: The entries of each switch (`testbed.network.lab_switch`), in the fabric's
             order.
         commands: By directed link, the command that injects its faults where it begins.
         machines: The addresses of the machines, as they reach each other; none for one machine.

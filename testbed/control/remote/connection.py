@@ -30,6 +30,7 @@ T = TypeVar("T")
 
 _MAX_UPDATES = 500  # a write request stays well below gRPC's 4 MB
 _PATIENCE_S = 30
+_CONNECTING_S = 60  # an emulated processor, or a busy one, takes more than p4runtime-sh's 2 s
 _ENDING_S = 5
 _CUT = "its P4Runtime connection broke"
 TAKEN = "another controller took over"
@@ -251,6 +252,14 @@ def _reason(error: Any) -> str:
     return error.details() or error.code().name
 
 
+class _Client(P4RuntimeClient):
+    """A client that waits for the switch's first message for as long as a slow machine takes."""
+
+    def get_stream_packet(self, type_: str, timeout: int = 1) -> Any:
+        """Return the next message of a kind; None if the stream ends or the time is over."""
+        return super().get_stream_packet(type_, max(timeout, _CONNECTING_S))
+
+
 def _connect(name: str, address: str, device_id: int, election_id: int) -> P4RuntimeClient:
     """Return a client whose threads are daemons and whose failure raises RemoteError."""
     made: list[P4RuntimeClient] = []
@@ -258,13 +267,13 @@ def _connect(name: str, address: str, device_id: int, election_id: int) -> P4Run
 
     def connect() -> None:
         try:
-            made.append(P4RuntimeClient(device_id, address, (0, election_id)))
+            made.append(_Client(device_id, address, (0, election_id)))
         except (SystemExit, P4RuntimeException, grpc.RpcError):
             return  # reported below
 
     thread = threading.Thread(target=connect, daemon=True)  # daemons' children are daemons
     thread.start()
-    thread.join(timeout=10)
+    thread.join(timeout=_CONNECTING_S + _ENDING_S)
     if not made:
         raise RemoteError(f"{name}: no P4Runtime server answers at {address}")
     return made[0]

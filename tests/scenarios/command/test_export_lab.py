@@ -16,12 +16,12 @@ from pydantic import BaseModel, ConfigDict, Field
 from scenarios.command.export_lab import export_lab
 from scenarios.experiment.request import make_request
 from testbed.control.forwarding import routes
-from testbed.control.remote.lab_switch import entries_of
 from testbed.control.remote.switch import parsed
 from testbed.dataplane import FAULT, ROUTING
 from testbed.errors import UserError
 from testbed.fabric.fat_tree import FatTree
 from testbed.faults.specification import parse_faults
+from testbed.network.lab_switch import entries_of
 
 MACHINES = ["192.0.2.1", "192.0.2.2"]
 FABRIC = FatTree(8)

@@ -2,8 +2,8 @@
 
 Run in the switch's network namespace, in the folder of the lab (`testbed.network.lab`)::
 
-    python -m testbed.control.remote.lab_switch load tor0_0
-    python -m testbed.control.remote.lab_switch read tor0_0
+    python -m testbed.network.lab_switch load tor0_0
+    python -m testbed.network.lab_switch read tor0_0
 
 The first waits until the switch is up, loads the program and writes the entries; a number behind
 the name sets the length of the egress queues in packets. The second prints what the switch counted,
@@ -95,19 +95,14 @@ def _connected(name: str, election_id: int) -> RemoteSwitch:
             if time.monotonic() > deadline:
                 raise RemoteError(f"{name} does not answer in {START_S} s: see run/{name}.log")
             time.sleep(0.1)
-    while True:
-        try:
-            return RemoteSwitch(
-                name,
-                f"unix:run/{name}.grpc",
-                entries_of(Path(f"switches/{name}.txtpb")).device_id,
-                Path("p4", P4INFO.name),
-                lambda: RegisterClient(socket.create_connection(("127.0.0.1", PORT)), False),
-                election_id=election_id,
-            )
-        except RemoteError:  # a machine on which many switches start is slow
-            if time.monotonic() > deadline:
-                raise
+    return RemoteSwitch(
+        name,
+        f"unix:run/{name}.grpc",
+        entries_of(Path(f"switches/{name}.txtpb")).device_id,
+        Path("p4", P4INFO.name),
+        lambda: RegisterClient(socket.create_connection(("127.0.0.1", PORT)), False),
+        election_id=election_id,
+    )
 
 
 def load(name: str, queue_packets: int = 0) -> None:
