@@ -187,7 +187,7 @@ def content(control: RemoteSwitch) -> list[bytes]:
 def test_what_cannot_be_is_one_line(control: RemoteSwitch) -> None:
     with pytest.raises(RemoteError, match="no table 'nowhere' in the program; it has"):
         control.table("nowhere")
-    with pytest.raises(RemoteError, match="has 104 bits; 63 can be read"):
+    with pytest.raises(RemoteError, match="has 104 bits; at most 63 can be read"):
         control.read_registers([HASHPIPE.stages[0]["flow_id"]])
     with pytest.raises(RemoteError, match=r"^tor0_0: standard:bm_register_write was refused: err"):
         control.write_register(USM.rows[0]["count"], {10**6: 1})
