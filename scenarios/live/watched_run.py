@@ -142,7 +142,7 @@ class WatchedRun(Observer):
             self._diagnosing.shutdown(cancel_futures=True)
 
 
-_OFTEN_S, _SHARE = 0.2, 0.03
+_LOOKING_S, _SHARE = 0.2, 0.03
 
 
 class WatchedNet:
@@ -203,7 +203,7 @@ class WatchedNet:
     def _look(self) -> None:
         """Send the counters to browsers a few times a second; without those that need the switches
         while another thread uses the switches."""
-        while not self._over.wait(_OFTEN_S):
+        while not self._over.wait(_LOOKING_S):
             free = self._live.using.acquire(blocking=False)
             try:
                 self._counters.publish_if_due(busy=not free)

@@ -95,7 +95,7 @@ def resources() -> list[Row]:
 LENGTH = 46
 HOST_PORT, LINK_PORT = 1, 2
 FLOWS = (0, 20, 400, 1000)
-RATE, SHARE = "packet-hops/s of one core", "monitor / plain forwarding"
+RATE, RATIO = "packet-hops/s of one core", "monitor / plain forwarding"
 BATCH = 4096
 
 Frames = npt.NDArray[np.uint8]
@@ -192,5 +192,5 @@ def costs(draw: int, turns: int) -> list[Row]:
             monitor.lower.table(USM.rules).add([each], USM.monitor)
         found = rate(monitor)
         rows.append(Row(RATE, "monitor switches", label(flows), draw, found))
-        rows.append(Row(SHARE, "the soft switch", label(flows), draw, found / forwards))
+        rows.append(Row(RATIO, "the soft switch", label(flows), draw, found / forwards))
     return rows
