@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +18,13 @@ from testbed.record.run import RunDirectory, RunError
 from testbed.record.schema import TableError
 from tests.analysis.telemetry.conftest import Files
 from tests.conftest import quiet
-from tests.scenarios.command.test_cli import canary, refused
+from tests.scenarios.command.test_cli import command as canary
+from tests.scenarios.conftest import Said
+from tests.scenarios.conftest import refused as refused_in_one_line
+
+
+def refused(result: subprocess.CompletedProcess[str], *words: str) -> None:
+    refused_in_one_line(Said(result.returncode, result.stdout, result.stderr), *words)
 
 
 @pytest.fixture
