@@ -109,9 +109,6 @@ class Network(TypedDict):
         Annotated[float, _field("on real packets: how many times slower the run's clock was", ge=1)]
     ]
     collection_seconds: Annotated[
-        list[Seconds], _field("on real packets: time to read the meters of each epoch", "s")
-    ]
-    collection_seconds: Annotated[
         list[Seconds], _field("on real packets: the time to read the meters, for each epoch", "s")
     ]
     unread: NotRequired[Annotated[_Cells, _field("(epoch, switch) whose meters could not be read")]]
