@@ -65,13 +65,14 @@ class Setting:
 
     @property
     def f1(self) -> float:
-        """The harmonic mean of the mean precision and the mean recall over the cases."""
+        """Return the harmonic mean, 0 to 1, of the mean precision and the mean recall over the
+        cases."""
         both = self.precision + self.recall
         return 2 * self.precision * self.recall / both if both else 0.0
 
     @property
     def mean_f1(self) -> float:
-        """The mean of the F1 of all cases."""
+        """Return the mean, 0 to 1, of the F1 of all cases."""
         return float(np.mean(self.f1_of))
 
 
@@ -131,7 +132,7 @@ def search(
     whole: int = 100,
 ) -> list[Setting]:
     """Try all settings of a grid of up to ``whole`` settings, or a part of a larger grid; return
-    the settings that were tried.
+    the settings that were tried. ``progress`` receives the share of the work that is done, 0 to 1.
 
     In a larger grid the search begins with the best of two kinds of settings: that of the first
     values of all parameters, and ``draws`` random ones in which all values of a parameter occur
@@ -150,6 +151,8 @@ def search(
     expected = small if small <= whole else part
 
     def attempt(values: tuple[Any, ...]) -> None:
+        """Score the setting with these values, unless it was tried before, and report the progress,
+        0 to 1."""
         if values not in tried:
             tried[values] = _tried(make, dict(zip(grid, values, strict=True)), cases)
             progress(min(len(tried) / expected, 1.0))
@@ -218,6 +221,7 @@ def best(settings: Sequence[Setting]) -> Setting:
     good = [setting for setting in settings if _as_good(setting, highest)]
 
     def others(setting: Setting) -> int:
+        """Return the number of parameters whose value differs from that of the first setting."""
         return sum(value != start[name] for name, value in setting.parameters.items())
 
     return min(good, key=lambda s: (others(s), -s.mean_f1, -s.precision))

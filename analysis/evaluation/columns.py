@@ -160,7 +160,8 @@ def _row(
 
 
 def good_f1(f1: float) -> bool | None:
-    """Return whether an F1 is highlighted as good (True) or bad (False); None for neither."""
+    """Return whether an F1, 0 to 1, is highlighted as good (True) or bad (False); None for
+    neither."""
     return True if f1 >= 0.9 else False if f1 < 0.6 else None
 
 

@@ -92,7 +92,7 @@ class Interval:
 
 def interval(values: npt.ArrayLike, level: float = 0.95) -> Interval:
     """Return the mean of some values and its percentile-bootstrap interval (10,000 resamples with a
-    fixed seed)."""
+    fixed seed). ``level`` is the share of the resamples in the interval, 0 to 1."""
     from scipy.stats import bootstrap  # takes a third of a second to import, and few pages need it
 
     sample = np.asarray(values, np.float64)
@@ -192,13 +192,13 @@ def _cells(rows: Rows, names: Sequence[str]) -> list[list[Cell]]:
 
 
 def defined(values: npt.ArrayLike) -> FloatArray:
-    """Return the values that are not nan."""
+    """Return the values that are not nan, float64[], in their order."""
     sample = np.asarray(values, np.float64)
     return sample[~np.isnan(sample)]
 
 
 def mean_of(values: npt.ArrayLike) -> float:
-    """Return the mean of the values that are not nan; nan if all are."""
+    """Return the mean of the values that are not nan, a number in their unit; nan if all are."""
     known = defined(values)
     return float(known.mean()) if len(known) else math.nan
 
@@ -249,13 +249,13 @@ def in_short(rows: Rows, runs: str = "") -> str:
 
 
 def degraded_seeds(rows: Rows) -> list[int]:
-    """Return the seeds with no good run, ascending; no mean has their figures."""
+    """Return the seeds with no good run, ascending numbers; no mean has their figures."""
     pairs = zip(np.asarray(rows["seed"]).tolist(), rows["degraded"], strict=True)
     return sorted({seed for seed, degraded in pairs if degraded})
 
 
 def good_seeds(rows: Rows) -> list[int]:
-    """Return the seeds with a good run, ascending."""
+    """Return the seeds with a good run, ascending numbers."""
     return sorted(set(np.asarray(rows["seed"]).tolist()) - set(degraded_seeds(rows)))
 
 

@@ -139,6 +139,8 @@ def _score(
     found = len(np.intersect1d(blamed, faulty, assume_unique=True))
 
     def f1(hits: int, counted: int) -> float:
+        """Return F1, 0 to 1, from the number of hits and that of all blamed and all faulty links.
+        Without either it is 1 if nothing was there to find, otherwise nan."""
         return 2 * hits / counted if counted else 1.0 if known and nothing else math.nan
 
     return Score(

@@ -83,7 +83,7 @@ def read_set(
 
     Args:
         name: ``default``, ``paper`` or a path.
-        fault_rate: See `Parameters`.
+        fault_rate: The loss rate from which on a link is called faulty, see `Parameters`.
         files: Method files that the user named; the set may have parameters for these and for no
             other file.
 
@@ -116,7 +116,7 @@ def choose_methods(
         methods: A list in the grammar of `analysis.methods.parameters`; None stands for `METHODS`.
             Method files in the list are run.
         parameters: The name of a parameter set, see `read_set`.
-        fault_rate: See `Parameters`.
+        fault_rate: The loss rate from which on a link is called faulty, see `Parameters`.
 
     Raises:
         ValueError: A name or value is wrong, or does not fit the others (one line).

@@ -90,6 +90,6 @@ class AnyLoss(Method):
         )
 
     def probe_packets(self, telemetry: Telemetry) -> int:
-        """Return how many probes were sent, of both kinds."""
+        """Return how many probe packets were sent, of both kinds."""
         probed = [getattr(telemetry, name) for name in _PROBES]
         return sum(int(part.sent.sum()) for part in probed if part is not None)

@@ -81,14 +81,14 @@ class Diagnosis:
 
     @property
     def equivalent(self) -> IntArray | None:
-        """The class of each link, int32[n_links]: equal for links that no observation tells apart.
-        None if ``tells`` is None."""
+        """Return the class of each link, int32[n_links]: equal for links that no observation tells
+        apart. None if ``tells`` is None."""
         return None if self.tells is None else self.tells.classes
 
     @property
     def ties(self) -> list[list[int]]:
-        """The blamed classes that hold several links, as lists of ids; an undirected link is listed
-        by the even id of its two directions."""
+        """Return the blamed classes that hold several links, as lists of ids; an undirected link is
+        listed by the even id of its two directions."""
         if self.tells is None:
             return []
         both = self.native == "undirected"
@@ -100,7 +100,7 @@ class Diagnosis:
 
     @property
     def state(self) -> list[str]:
-        """The state of each directed link, one of `STATES`, in the order of the ids."""
+        """Return the state of each directed link, one of `STATES`, in the order of the ids."""
         state = np.zeros(len(self.score), np.int8)
         if self.tells is not None:
             state[~self.tells.observed] = 2
@@ -113,7 +113,7 @@ class Localizer(Protocol):
 
     @property
     def name(self) -> str:
-        """The method's name, as tables show it."""
+        """Return the method's name, as tables show it."""
         ...
 
     def localize(self, telemetry: Telemetry) -> Diagnosis:
@@ -162,7 +162,7 @@ class Method(ABC):
 
     @property
     def name(self) -> str:
-        """``NAME``, or ``NAME+CHANGE...`` if parameters change the published algorithm."""
+        """Return ``NAME``, or ``NAME+CHANGE...`` if parameters change the published algorithm."""
         return "+".join([self.base, *(change.name for change in on(self))])
 
     @property
@@ -302,6 +302,7 @@ def with_classes(diagnosis: Diagnosis, tells: Identifiability) -> Diagnosis:
         return replace(diagnosis, tells=tells)
 
     def whole(links: IntArray) -> IntArray:
+        """Return all links of the classes that ``links`` belong to: ascending ids, int32[]."""
         return np.flatnonzero(np.isin(classes, classes[links])).astype(np.int32)
 
     score = np.full(len(classes), -np.inf)
@@ -408,7 +409,7 @@ def on(method: object) -> tuple[Change, ...]:
 
 
 def split(name: str) -> tuple[str, list[str]]:
-    """Split ``NAME+CHANGE+CHANGE`` into the method's name and the names of its changes."""
+    """Split ``NAME+CHANGE+CHANGE``; return the method's name and the names of its changes."""
     base, *changes = (part.strip() for part in name.split("+"))
     return base, changes
 

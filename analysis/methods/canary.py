@@ -119,6 +119,8 @@ class Canary(Method):
         stage = np.full(fabric.n_links, stages, np.int64)
 
         def solve(segment: LongArray, incidence: Incidence) -> None:
+            """Solve a sub-problem, given the numbers of its segments, int64[], and write the
+            success probability and the stage of its links."""
             x, when = solve_stages(
                 incidence,
                 rates.take(segment),
@@ -177,6 +179,7 @@ def solve_subproblems(
     """
 
     def one(segment: LongArray) -> None:
+        """Solve the sub-problem with the segments of these numbers, int64[]."""
         solve(segment, Incidence.of(segments.paths.take(segment)))
 
     parts = subproblem_segments(segments.subproblem, observed)

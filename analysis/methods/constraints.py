@@ -78,11 +78,13 @@ def checked(init: Callable[..., None]) -> Callable[..., None]:
 
     @functools.cache
     def constraints() -> Mapping[str, Any]:
+        """Return the annotations to check, by parameter; they are read once, at the first call."""
         hints = get_type_hints(init, include_extras=True)
         return {name: of for name, of in hints.items() if _constrained(of)}
 
     @functools.wraps(init)
     def check(self: Any, *arguments: Any, **given: Any) -> None:
+        """Check the values that are given by name, then call the constructor."""
         if given:
             for name, annotation in constraints().items():
                 if name in given:

@@ -95,7 +95,8 @@ DEFAULTS = Parameters()
 
 
 def read_names(text: str) -> list[NamedMethod]:
-    """Split a list of methods in this module's grammar; names and parameters are not checked."""
+    """Split a list of methods in this module's grammar, and return them in its order; names and
+    parameters are not checked."""
     found: list[tuple[str, list[str]]] = []
     for item in (part.strip() for part in text.split(",")):
         if "=" in item and ":" not in item and found:

@@ -122,6 +122,8 @@ def diagnose_mle(parts: Parts, method: CanaryMle, fabric: Fabric) -> Diagnosis:
     units = _units(parts.each(_classes, fabric.n_links), fabric.n_links)
 
     def explain_again(found: Problem) -> tuple[BoolArray, Problem | None]:
+        """Return the units that lose whole flows, bool[U], and the explanation of the observations
+        weighted by the correlation of their losses; None if every weight is 1."""
         weighed = parts.each(_weigh, units, found)
         in_flows = np.any([part.in_flows for part in weighed], axis=0)
         if not any(part.changed for part in weighed):

@@ -36,7 +36,7 @@ class FermatSketch:
 
     @property
     def bytes(self) -> float:
-        """The memory that the sketch takes in a switch, at `BUCKET_BITS` a bucket."""
+        """Return the bytes that the sketch takes in a switch, at `BUCKET_BITS` a bucket."""
         return self.count.size * BUCKET_BITS / 8
 
     def add(self, hi: WordArray, lo: WordArray, packets: npt.NDArray[np.integer]) -> None:

@@ -45,7 +45,7 @@ class FlowRadar:
 
     @property
     def bytes(self) -> float:
-        """The memory that the counting table and the flow filter take in a switch."""
+        """Return the bytes that the counting table and the flow filter take in a switch."""
         return (self.flow_count.size * CELL_BITS + len(self.filter)) / 8
 
     def add(self, hi: WordArray, lo: WordArray, packets: npt.NDArray[np.integer]) -> None:

@@ -96,8 +96,8 @@ def peeled(flow_xor, flow_count, packet_count, seed):
 
 
 def flow_ids(n: int, rng: np.random.Generator) -> tuple[WordArray, WordArray]:
-    """Draw ``n`` different flow IDs of 104 bits: the upper 40 bits, uint64[n], and the lower 64,
-    uint64[n]."""
+    """Draw ``n`` different flow IDs of 104 bits; return the upper 40 bits, uint64[n], and the lower
+    64, uint64[n]."""
     hi = rng.integers(0, 1 << 40, n, dtype=np.uint64)
     lo = rng.permutation(n).astype(np.uint64) | rng.integers(0, 1 << 40, n, dtype=np.uint64) << _30
     return hi, lo

@@ -39,7 +39,7 @@ class HashPipe:
 
     @property
     def bytes(self) -> float:
-        """The memory that all stages take in a switch, at `ENTRY_BITS` an entry."""
+        """Return the bytes that all stages take in a switch, at `ENTRY_BITS` an entry."""
         return self.flow.size * ENTRY_BITS / 8
 
     def add(self, flows: npt.NDArray[np.integer]) -> LongArray:

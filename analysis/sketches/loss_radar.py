@@ -58,7 +58,7 @@ class LossRadar:
 
     @property
     def bytes(self) -> float:
-        """The memory that the meter takes in a switch, at `CELL_BITS` a cell."""
+        """Return the bytes that the meter takes in a switch, at `CELL_BITS` a cell."""
         return self.count.size * CELL_BITS / 8
 
     def add(self, hi: WordArray, lo: WordArray) -> None:

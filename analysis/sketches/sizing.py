@@ -42,8 +42,8 @@ def clean_width(items: int, share: float = 0.8, rows: int = 3) -> int:
 
 
 def peels(items: int, width: int, *, rows: int = 3, seed: int = 0) -> bool:
-    """Return whether ``items`` items with random hashes can all be decoded by peeling from ``rows``
-    rows of ``width`` buckets."""
+    """Return whether a number of items with random hashes, ``items``, can all be decoded by peeling
+    from ``rows`` rows of ``width`` buckets."""
     return bool(_peels(items, width, rows, seed))
 
 
@@ -109,6 +109,7 @@ def smallest_width(
     allowed = tries - math.ceil(share * tries)
 
     def enough(width: int) -> bool:
+        """Return True if no more tries fail at this width, in buckets, than are allowed."""
         failures = 0
         for number in range(tries):
             failures += not succeeds(width, number)

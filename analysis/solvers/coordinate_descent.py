@@ -98,7 +98,8 @@ def coordinate_descent(
     used: BoolArray | None = None,
     sweeps: Sweeps | None = None,
 ) -> Descent:
-    """Fit link success probabilities to path success probabilities by coordinate descent.
+    """Fit link success probabilities to path success probabilities by coordinate descent, and
+    return them with the objective.
 
     The descent starts from each link's packet-weighted mean path success (appendix B, line 1). It
     stops when an iteration lowers the objective by less than ``tolerance``, after
@@ -250,7 +251,7 @@ def stochastic_descent(
     max_rounds: int = 1000,
 ) -> Descent:
     """Fit link success probabilities to path success probabilities by stochastic gradient descent
-    (section 6.4, figure 7).
+    (section 6.4, figure 7), and return them with the objective.
 
     The descent starts from each link's mean path success (appendix B, line 1). It stops after
     ``max_rounds`` rounds over all paths, or after a round that changes the objective by less than

@@ -53,12 +53,12 @@ class Incidence(NamedTuple):
 
     @property
     def n_paths(self) -> int:
-        """The number of paths, each of which is observed once."""
+        """Return the number of paths, each of which is observed once."""
         return len(self.path_ptr) - 1
 
     @property
     def n_links(self) -> int:
-        """The number of local links: those that some path uses."""
+        """Return the number of local links: those that some path uses."""
         return len(self.link_ids)
 
     def paths_with(self, marked: BoolArray) -> BoolArray:

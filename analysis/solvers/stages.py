@@ -57,16 +57,16 @@ class PathRates:
 
     @property
     def observed(self) -> BoolArray:
-        """Which paths had at least one packet sent, bool[N]."""
+        """Return which paths had at least one packet sent, bool[N]."""
         return self.sent > 0
 
     def take(self, paths: npt.NDArray[np.integer]) -> PathRates:
-        """Return the counts of the paths with the given indices, in that order."""
+        """Return the counts of the paths with the given numbers, in that order."""
         return PathRates(self.success[paths], self.sent[paths], self.lossy[paths])
 
 
 def n_stages(groups: Groups) -> int:
-    """Return how many groups there are, each of which has a stage."""
+    """Return the number of groups, each of which has a stage."""
     return groups if isinstance(groups, int) else len(groups) - 1
 
 

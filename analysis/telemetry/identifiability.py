@@ -67,8 +67,8 @@ class Identifiability:
 
     @classmethod
     def of(cls, n_links: int, observations: Iterable[Observations]) -> Identifiability:
-        """Return what all the observations together observe and tell apart. The time is that of
-        reading every path once."""
+        """Return which of ``n_links`` directed links all the observations together observe and tell
+        apart. The time is that of reading every path once."""
         marks = np.zeros((2, n_links), np.uint64)
         watched = np.zeros(n_links, np.bool_)
         for number, part in enumerate(observations):
@@ -111,7 +111,7 @@ class Identifiability:
 
     @cached_property
     def undirected(self) -> Identifiability:
-        """The same for undirected links (``link >> 1``): a link is observed if one of its
+        """Return the same for undirected links (``link >> 1``): a link is observed if one of its
         directions is, and two are in the same class if any of their directions are."""
         edge = np.arange(len(self.classes)) >> 1
         n = len(edge) // 2
@@ -123,7 +123,7 @@ class Identifiability:
 
     @cached_property
     def size(self) -> IntArray:
-        """The number of links in each link's class: int32[n_links]."""
+        """Return the number of links in each link's class: int32[n_links]."""
         return np.bincount(self.classes, minlength=len(self.classes))[self.classes].astype(np.int32)
 
 

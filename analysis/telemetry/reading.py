@@ -52,7 +52,7 @@ class _Columns:
         return np.flatnonzero(self.kind == KINDS.index(kind))
 
     def one_path(self, rows: LongArray) -> Paths:
-        """Return the path of each of the given rows, which have exactly one."""
+        """Return the path of each of the rows with these numbers, which have exactly one."""
         return self.sets.take(self.set_of[rows]).paths
 
 
@@ -180,6 +180,7 @@ def _check_paths(
     passive = kind == KINDS.index("passive")
 
     def refuse(rows: LongArray, reason: str) -> None:
+        """Raise TableError for the first of these numbers of rows, int64[], if there is one."""
         if len(rows):
             raise table.fail(int(rows.min()), reason)
 

@@ -119,12 +119,12 @@ class Flows:
 
     @property
     def records(self) -> int:
-        """The number of records that reported the flows: one for each flow."""
+        """Return the number of records that reported the flows: one for each flow."""
         return len(self)
 
     @property
     def listed(self) -> PathSets:
-        """The path sets that are listed: all sets, or those after the pairs of ToRs."""
+        """Return the path sets that are listed: all sets, or those after the pairs of ToRs."""
         return self.sets.listed if isinstance(self.sets, PairSets) else self.sets
 
 
@@ -204,7 +204,7 @@ class Connections:
 
     @property
     def records(self) -> int:
-        """The number of records that reported the connections: one for each connection."""
+        """Return the number of records that reported the connections: one for each connection."""
         return len(self)
 
 

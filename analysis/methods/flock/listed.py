@@ -190,7 +190,7 @@ def make_listed(
     group_ptr: LongArray, paths: Paths, values: FlowValues, n_components: int
 ) -> Listed:
     """Return groups over paths of components, with no component failed. A component occurs at most
-    once in a path."""
+    once in a path. Group g has the paths numbered ``group_ptr[g]`` to ``group_ptr[g + 1] - 1``."""
     component_ptr, groups = occurrences(group_ptr, paths.ptr, paths.links, n_components)
     return Listed(
         group_ptr=group_ptr,

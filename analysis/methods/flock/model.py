@@ -62,12 +62,12 @@ class FlockModel:
 
     @property
     def n_components(self) -> int:
-        """The number of links and switches that may fail."""
+        """Return the number of links and switches that may fail."""
         return len(self.prior)
 
     @property
     def n_groups(self) -> int:
-        """The number of groups of flows, listed ones and pairs of ToRs."""
+        """Return the number of groups of flows: listed ones and pairs of ToRs."""
         return len(self.listed.bad) + len(self.pairs.bad)
 
     def without_pairs(self) -> FlockModel:
@@ -249,7 +249,8 @@ def _with_bits(lists: Pairs) -> Pairs:
 
 
 def no_pairs(n_components: int) -> Pairs:
-    """Return pairs of a fabric of ``n_components`` components without any group or list."""
+    """Return pairs of ToRs without any group or list, for a fabric in which the number of
+    components is ``n_components``."""
     nothing, none = np.zeros(0, np.int32), np.zeros(1, np.int64)
     bits = np.zeros(0, np.uint64)
     empty = np.zeros(0)

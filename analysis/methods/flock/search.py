@@ -97,7 +97,7 @@ class Search:
         return float(self._posterior[0])
 
     def flip(self, component: int) -> None:
-        """Flip a component, and update delta and the posterior."""
+        """Flip the component with this number, and update delta and the posterior, both in nats."""
         _flip(component, self.state)
 
     def move_to(self, hypothesis: BoolArray) -> None:
@@ -107,7 +107,7 @@ class Search:
 
     def greedy(self, allowed: BoolArray, *, remove: bool = False) -> None:
         """Flip the allowed component with the highest gain, until none gains. Failed components are
-        flipped back only with ``remove``.
+        flipped back only with ``remove``. ``allowed`` is bool[n_components].
 
         Of components with equal gains, up to rounding, the first is flipped.
         """
@@ -186,8 +186,8 @@ class Search:
         self._delta[:] = accumulate(state.listed, state.pairs, self.failed)
 
     def hope(self) -> float:
-        """Return the log posterior plus all positive gains, an optimistic estimate of what further
-        flips can reach."""
+        """Return the log posterior plus all positive gains, in nats: an optimistic estimate of what
+        further flips can reach."""
         return self.posterior() + float(np.maximum(self.posterior_gain(), 0).sum())
 
     def evidence(self) -> FloatArray:

@@ -206,6 +206,8 @@ def _estimate(part: Observed, units: Units, found: Problem) -> tuple[FloatArray,
     sent, lost = part.sent[row], part.lost[row]
 
     def summed(values: FloatArray) -> FloatArray:
+        """Return the sums over each unit, float64[U], of a value for each pair of a path and a
+        unit."""
         return np.bincount(unit, values, n_units).astype(np.float64)
 
     rate, others, arrived = np.zeros(n_units), -np.maximum(rest, 0.0), summed(sent - lost)

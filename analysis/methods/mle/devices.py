@@ -77,7 +77,7 @@ def failed_devices(
     counted: FloatArray | None = None,
 ) -> Failed:
     """Blame devices, and those of their links that are more likely faulty than healthy, as long as
-    this improves the explanation ``s``, which is modified.
+    this improves the explanation ``s``, which is modified. Return the failed devices.
 
     ``penalty`` is that of `analysis.methods.mle.search.explain`. If the packets that arrived are
     partly estimates, ``counted``, float64[U], has those that were counted, and only these can clear

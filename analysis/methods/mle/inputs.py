@@ -74,6 +74,8 @@ def chosen_parts(telemetry: Telemetry, kinds: frozenset[str] | None, method: str
     """
 
     def wanted(kind: str, name: str) -> bool:
+        """Return True if the part ``name`` is to be read as this kind of telemetry. Raise
+        MissingTelemetry if the kind is asked for and was not measured."""
         there = getattr(telemetry, name) is not None
         if kinds is None:
             return there

@@ -83,7 +83,8 @@ class Mixture(NamedTuple):
 
 
 def make_mixture(rows: Rows, size: FloatArray, hidden: HiddenFlows) -> Mixture:
-    """Return a mixture with no unit blamed; the caller sets the mean, see `set_mean`."""
+    """Return a mixture with no unit blamed; the caller sets the mean, see `set_mean`. ``size``,
+    float64[U], is the number of links of each unit."""
     n_paths = len(hidden.many)
     over_ptr, over = _paths_over(len(size), hidden.path_ptr, hidden.units)
     row_hops = np.bincount(
@@ -388,7 +389,7 @@ def nothing() -> Start:
 def start_from(
     known: Sequence[Observed], units: Units, *, fault_rate: float, penalty: float | None
 ) -> Start:
-    """Return what observations over known paths blame, as classes of ``units``.
+    """Return what observations over known paths blame, as classes of ``units`` with their rates.
 
     The other arguments are those of `analysis.methods.mle.search.explain`.
     """
@@ -426,7 +427,8 @@ def add_up(mix):
 
 
 def fit_mean(mix: Mixture, low: float, high: float) -> float:
-    """Set the mean to the most likely value of a range, to within 1 %, and return it."""
+    """Set the mean rate of healthy links to the most likely value from ``low`` to ``high``, to
+    within 1 %, and return it."""
     from scipy.optimize import minimize_scalar  # takes long to load, and few runs need it
 
     found: Any = minimize_scalar(

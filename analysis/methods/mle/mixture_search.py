@@ -87,7 +87,8 @@ def explain_hidden(
     penalty: float,
 ) -> Found:
     """Return the explanation of observations over known and hidden paths. The search begins at
-    ``start``; the other arguments are those of `analysis.methods.mle.search.explain`."""
+    ``start``; ``size``, float64[U], is the number of links of each unit, and the other arguments
+    are those of `analysis.methods.mle.search.explain`."""
     n, fault = len(size), -math.log1p(-fault_rate)
     mix = make_mixture(rows, size, hidden)
     state = _Search(

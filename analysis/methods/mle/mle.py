@@ -137,6 +137,8 @@ class Mle(Method):
         others = [part for part, useful in zip(known, informative, strict=True) if not useful]
 
         def explain_again(found: Problem) -> tuple[BoolArray, Problem | None]:
+            """Return the units that lose whole flows, bool[U], and the explanation of the
+            observations weighted by the correlation of their losses; None if every weight is 1."""
             weighed = correlated(weighable, units, found)
             if not weighed.any:
                 return weighed.in_flows, None

@@ -127,8 +127,8 @@ class Rows(NamedTuple):
 
 
 def observe(parts: Sequence[Observed], units: Units) -> Rows:
-    """Add up the observations over units. The time grows linearly with the links of all paths, plus
-    a sort of the lossy paths."""
+    """Add up the observations over units, and return their lossy rows. The time grows linearly with
+    the links of all paths, plus a sort of the lossy paths."""
     n_units = len(units.size)
     arrived, keys = np.zeros(n_units), [np.zeros(0, np.uint64)]
     secret = np.random.default_rng(1).integers(1, 1 << 63, n_units).astype(np.uint64)
@@ -149,7 +149,8 @@ def observe(parts: Sequence[Observed], units: Units) -> Rows:
 
 
 def over_units(paths: Paths, units: Units) -> tuple[LongArray, IntArray]:
-    """Return the units of each path, each once, as CSR arrays."""
+    """Return the units of each path, each once, as CSR arrays: pointers, int64[paths + 1], and
+    units, int32[]."""
     last = np.full(len(units.size), -1, np.int64)
     return _over_units(paths.ptr, paths.links, units.of_link, last)[:2]
 

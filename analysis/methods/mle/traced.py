@@ -114,6 +114,9 @@ class _Reports(NamedTuple):
         traces: Traces,
         fault_rate: float,
     ) -> _Reports:
+        """Return the reports with their rows' numbers of links. ``size``, float64[U], is the number
+        of links of each unit, and ``fault_rate`` the loss rate of a fault, which bounds the
+        mean."""
         of_row = np.repeat(np.arange(len(rows.lost)), np.diff(rows.ptr))
         hops = np.bincount(of_row, size[rows.units], len(rows.lost)).astype(np.float64)
         fault = -math.log1p(-fault_rate)
@@ -185,6 +188,8 @@ class _Reports(NamedTuple):
         blamed, of_links = self._blamed(x), float(self.rows.arrived @ self.size)
 
         def value(log_mean: float) -> float:
+            """Return minus the log-likelihood in nats, up to a constant, of a mean rate whose
+            logarithm is ``log_mean``."""
             mean = math.exp(log_mean)
             return mean * of_links + paths.divisors(mean) - self._losses(blamed, mean)
 
@@ -236,9 +241,10 @@ class Traces(NamedTuple):
     into: IntArray
 
     def answered(self, silence: FloatArray, expected: FloatArray) -> FloatArray:
-        """Minus the logarithms of the shares that switches answer, float64[U] by the units that
-        lead to them, from what they were taken for and the reports that were ``expected`` to turn
-        behind each unit then. Each switch is taken to have had one report more, as expected."""
+        """Return minus the logarithms of the shares that switches answer, float64[U] by the units
+        that lead to them, from what they were taken for and the reports that were ``expected`` to
+        turn behind each unit then. Each switch is taken to have had one report more, as
+        expected."""
         reports, n = self.reports, int(self.into.max(initial=-1)) + 1
         turn = reports.ptr[:-1] + (np.diff(reports.ptr) + 1) // 2 - 1
         seen = np.bincount(self.into[reports.units[turn]], reports.lost, n)
@@ -246,8 +252,8 @@ class Traces(NamedTuple):
         return silence - np.log((seen + 1.0) / (due + 1.0))[self.into]
 
     def missing(self, expected: FloatArray) -> FloatArray:
-        """By how many nats the reports that crossed each unit are fewer than ``expected``, which
-        they would be if it lost more: float64[U]."""
+        """Return by how many nats the reports that crossed each unit are fewer than ``expected``,
+        which they would be if it lost more: float64[U]."""
         rows, crossed = self.reports, np.zeros(len(self.into))
         _cross_all(rows.ptr, rows.units, rows.lost, self.back, crossed)
         fewer = np.maximum(expected - crossed, 0.0)
@@ -255,7 +261,8 @@ class Traces(NamedTuple):
 
 
 def whole(traces: Traces, silence: FloatArray, x: FloatArray) -> float:
-    """Return the log-likelihood that the traces of all reports are complete; see `unreported`."""
+    """Return the log-likelihood in nats that the traces of all reports are complete; see
+    `unreported`."""
     rows = traces.reports
     return -_missing(rows.ptr, rows.units, rows.lost, traces.back, silence, x)
 

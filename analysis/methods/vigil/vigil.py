@@ -302,6 +302,8 @@ def ballot(connections: Connections, ecmp: EcmpProbabilities) -> Ballot:
     broken = np.flatnonzero(voting & ~connections.complete).astype(np.int32)
 
     def onward(part: int, parts: int) -> Continuations:
+        """Return the links that connections with broken traces may have crossed, for part number
+        ``part`` of ``parts`` of these connections."""
         some = broken[len(broken) * part // parts : len(broken) * (part + 1) // parts]
         ends = connections.src_tor[some], connections.dst_tor[some]
         return ecmp.continuations(*ends, paths.take(some))
