@@ -205,12 +205,12 @@ class Run:
 
     @property
     def faulty(self) -> list[str]:
-        """The names of the directed links that had a fault, such as ``tor0_0->agg0_1``."""
+        """Return the names of the directed links that had a fault, such as ``tor0_0->agg0_1``."""
         return list(self.summary["faulty_links"])
 
     @property
     def tables(self) -> list[str]:
-        """The names of the run's tables; `docs/reference/record.md` describes their columns."""
+        """Return the names of the run's tables, which `docs/reference/record.md` describes."""
         files = (file.relative_to(self.path) for file in self.path.rglob("*.parquet"))
         names = (file.with_suffix("") for file in files)
         return sorted({REGISTERS if name.parent.name == REGISTERS else str(name) for name in names})
@@ -313,7 +313,7 @@ class Run:
 
     @cached_property
     def telemetry(self) -> Telemetry:
-        """The measurements of the run that methods may read, without the truth."""
+        """Return the measurements of the run that methods may read, without the truth."""
         return read_telemetry(self.record)
 
     def diagnose(self, method: str | Localizer, parameters: str | Path = "default") -> Verdict:
@@ -393,31 +393,31 @@ class Verdict:
 
     @property
     def blamed(self) -> list[str]:
-        """The names of the directed links that the method blames."""
+        """Return the names of the directed links that the method blames."""
         names = self.telemetry.topology.link_names
         return [names[link] for link in self.diagnosis.flagged.tolist()]
 
     @property
     def ties(self) -> list[list[str]]:
-        """The blamed classes of two or more links that the measurements cannot tell apart, by
-        name."""
+        """Return the blamed classes of two or more links that the measurements cannot tell apart,
+        by name."""
         shift = self.diagnosis.native == "undirected"
         return [self._names(tuple(link >> shift for link in tie)) for tie in self.diagnosis.ties]
 
     @property
     def unobserved(self) -> list[str]:
-        """The names of the faulty links that no measurement the method reads has observed."""
+        """Return the names of faulty links that no measurement the method reads has observed."""
         return self._names(self.score.unobserved)
 
     @property
     def missed(self) -> list[str]:
-        """The names of the faulty links that the method does not blame; ``a--b`` if it tells no
-        direction."""
+        """Return the names of the faulty links that the method does not blame; ``a--b`` if it tells
+        no direction."""
         return self._names(self.score.missed)
 
     @property
     def wrong(self) -> list[str]:
-        """The names of the healthy links that the method blames."""
+        """Return the names of the healthy links that the method blames."""
         return self._names(self.score.wrong)
 
     def _names(self, links: tuple[int, ...]) -> list[str]:

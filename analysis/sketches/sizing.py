@@ -109,7 +109,8 @@ def smallest_width(
     allowed = tries - math.ceil(share * tries)
 
     def enough(width: int) -> bool:
-        """Return True if no more tries fail at this width, in buckets, than are allowed."""
+        """Return True if at this width, in buckets, the number of failures stays within what is
+        allowed."""
         failures = 0
         for number in range(tries):
             failures += not succeeds(width, number)

@@ -96,7 +96,7 @@ MOST_SEEDS = 100_000
 
 
 def parse_seeds(text: str) -> list[int]:
-    """Return the seeds in a text such as ``1-50`` or ``1,2,10-12``, ascending and without
+    """Return the seeds in a text such as ``1-50`` or ``1,2,10-12``, as ascending numbers without
     repetition.
 
     Raises:
@@ -121,7 +121,7 @@ def parse_seeds(text: str) -> list[int]:
 
 
 def in_ranges(seeds: Sequence[int]) -> str:
-    """Return ascending seeds as the text that `parse_seeds` reads: ``1-3,7``."""
+    """Return ascending numbers of seeds as the text that `parse_seeds` reads: ``1-3,7``."""
     runs: list[list[int]] = []
     for seed in seeds:
         if runs and seed == runs[-1][1] + 1:

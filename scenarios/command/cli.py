@@ -51,8 +51,8 @@ class Commands(TyperGroup):
     """The group of commands. An unknown command is answered with the nearest names."""
 
     def invoke(self, ctx: Any) -> Any:
-        """Run a command. A user's error prints one line and exits with code 2; ``--debug`` prints
-        its traceback, too."""
+        """Run a command and return its result. A user's error prints one line and exits with code
+        2; ``--debug`` prints its traceback, too."""
         try:
             return super().invoke(ctx)
         except (UserError, OSError) as error:
@@ -140,6 +140,7 @@ def run(
     ctx.obj.print_environment()
 
     def switches() -> int:
+        """Return the number of switches of the requested network."""
         settings = request.settings("virtual")
         return make_packet_fabric(settings.topology, settings.k).n_switches
 

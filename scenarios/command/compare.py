@@ -54,7 +54,7 @@ def compare_seeds(
     sudo: bool,
 ) -> bool:
     """Run and print the comparisons that the options of ``canary compare`` ask for; return True if
-    a seed failed."""
+    a seed failed. ``fault_rate`` is the loss rate from which on a link is called faulty."""
     if "seed" in given.settings:
         raise SettingsError("SEED is for one run: use SEEDS=1-20, or a list")
     every = parse_seeds(seeds)
@@ -63,6 +63,8 @@ def compare_seeds(
         named.append(build(REFERENCE, chosen))
 
     def settings(more: Mapping[str, str]) -> Settings:
+        """Return the requested settings changed by ``more``, at the pace of all runs. If a run
+        needs root, start the command again through sudo."""
         request = make_request(scenario, dict(given.settings) | dict(more), config)
         auto = request.backend == "auto"
         made = request.settings("virtual" if auto else None)  # virtual time runs seeds in parallel
@@ -115,6 +117,8 @@ def _swept(asked: _Asked, setting: str, by_value: Mapping[str, Settings], folder
     """Run and print a comparison for each value of a setting; return True if a seed failed."""
 
     def compare_at(value: str, place: Path, progress: Progress) -> Mapping[int, str]:
+        """Run the comparison of a value in the folder ``place``; return why seeds failed, by number
+        of the seed."""
         return compare(
             asked.name,
             by_value[value],

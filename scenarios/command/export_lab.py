@@ -147,6 +147,7 @@ def _inject(
     kind = {"netem": NetemInjector, "nft": NftInjector}[injector]
 
     def egress(link: int) -> tuple[int, str]:
+        """Return where a link begins: 0 for the process id, and the name of the interface."""
         return 0, interface(int(fabric.link_src_port[link]))
 
     return kind(fabric, egress, plan, noise).commands()

@@ -65,7 +65,8 @@ class WordsCommand(TyperCommand):
     """A command whose options can also be written as words: ``K=8`` is ``--k 8``."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Replace words such as ``K=8`` by options, and parse the arguments."""
+        """Replace words such as ``K=8`` by options, parse the arguments, and return those left
+        over."""
         known = _by_name(self.get_params(ctx))
         return super().parse_args(ctx, list(_spelled_out(args, known)))
 
@@ -83,7 +84,7 @@ class SettingsCommand(WordsCommand):
         return [*every, last]
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Check the names in the environment, and parse the arguments."""
+        """Check the names in the environment, parse the arguments, and return those left over."""
         settings = [option.name.upper() for option in _options()]
         _check_environment([*settings, *OF_COMMANDS])
         return super().parse_args(ctx, args)

@@ -46,7 +46,8 @@ class Timing:
 def make_plan(
     k: int, alpha: int, beta: int, progress: Callable[[str, float], None]
 ) -> tuple[ProbeMatrix, list[Timing]]:
-    """Return the probe matrix of a fat-tree, and the planning time with each set of speed-ups.
+    """Return the probe matrix of a fat-tree with ``k`` ports a switch, and the planning time in
+    seconds with each set of speed-ups.
 
     Raises:
         ValueError: K, alpha or beta is wrong, or planning would take too long (one line).
@@ -85,7 +86,8 @@ def _work(matrix: ProbeMatrix, how: Speedups) -> float:
 
 
 def write_plan(matrix: ProbeMatrix, path: Path) -> None:
-    """Write the paths as Parquet, one direction of each.
+    """Write the paths as Parquet, one direction of each: the names of the switches where it begins,
+    turns and ends, and the ids of its links.
 
     Raises:
         testbed.record.schema.TableError: The file cannot be written.

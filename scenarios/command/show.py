@@ -256,6 +256,8 @@ def sweep_figures(sweep: Sweep) -> dict[str, Any]:
     method."""
 
     def figures() -> Iterator[dict[str, Any]]:
+        """Yield the figures of each value and method: F1, 0 to 1, its interval, and the number of
+        runs."""
         for value, part in zip(sweep.values, sweep.parts, strict=True):
             for method in method_names(part.rows):
                 own = chosen(part.rows, method)["f1"]

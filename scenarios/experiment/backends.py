@@ -72,6 +72,7 @@ def choose_backend(switches: int, asked: bool) -> Choice:
     keep up with that many switches; otherwise virtual time.
 
     Args:
+        switches: The number of switches of the run.
         asked: Whether the user asked for root, by sudo or by SUDO=1.
     """
     from testbed.network.requirements import not_installed

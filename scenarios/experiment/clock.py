@@ -72,7 +72,7 @@ class RunClock:
 
     def release(self) -> float:
         """Let the clock go on without limits, and return how many times slower than real time it
-        was since this object was made."""
+        was since this object was made: a number of at least 1."""
         real, held = time.monotonic() - self._begin, self.network.held_s
         self.network.hold(FOREVER)
         return real / max(real - held, 1e-9)

@@ -57,7 +57,8 @@ def _of_the_system(error: OSError, number: int) -> str:
 
 
 def stopped(stop: BaseException) -> int:
-    """Print in one line that the command was interrupted, and return its exit code."""
+    """Print in one line that the command was interrupted, and return its exit code: 128 plus the
+    number of the signal."""
     number = stop.args[0] if stop.args else signal.SIGINT
     kept = plain(" ".join(getattr(stop, "__notes__", ["nothing was kept"])))
     with suppress(OSError):  # the terminal is closed

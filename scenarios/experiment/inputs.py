@@ -95,7 +95,7 @@ class Inputs:
 
     @property
     def duration_s(self) -> float:
-        """Length of the run in seconds: number of epochs times their length."""
+        """Return the length of the run in seconds: number of epochs times their length."""
         return self.epochs.number * self.epochs.length_ns / 1e9
 
 

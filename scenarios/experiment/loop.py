@@ -53,6 +53,8 @@ def run(
     clock: RunClock | None = None
 
     def drained(number: int) -> None:
+        """End an epoch, by its number from 0, once its packets have left the network, and report
+        it."""
         if clock is not None:
             clock.settle()
         observer.epoch_ended(end_epoch(number, emulation, history, writer))

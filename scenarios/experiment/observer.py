@@ -62,6 +62,7 @@ class ProgressObserver(Observer):
         self._progress = progress
 
     def progressed(self, what: str, share: float) -> None:
+        """Pass the phase and its share, 0 to 1, on to the callback."""
         self._progress(what, share)
 
 
@@ -73,31 +74,39 @@ class Observers(Observer):
         self.watches = any(each.watches for each in observers)
 
     def estimated(self, expected: Estimate) -> None:
+        """Pass the expected time and memory on to each observer; see `Observer.estimated`."""
         for each in self._observers:
             each.estimated(expected)
 
     def planned(
         self, title: str, fabric: Fabric, monitor: BoolArray, plan: FaultPlan, epochs: int
     ) -> None:
+        """Pass the drawn faults on to each observer; see `Observer.planned` for units and shapes,
+        such as ``monitor``, bool[n_switches]."""
         for each in self._observers:
             each.planned(title, fabric, monitor, plan, epochs)
 
     def progressed(self, what: str, share: float) -> None:
+        """Pass the phase and its share, 0 to 1, on to each observer."""
         for each in self._observers:
             each.progressed(what, share)
 
     def network_up(self, emulation: Emulation) -> None:
+        """Tell each observer that the network is up; see `Observer.network_up`."""
         for each in self._observers:
             each.network_up(emulation)
 
     def epoch_ended(self, epoch: Epoch) -> None:
+        """Pass the epoch that ended on to each observer; see `Observer.epoch_ended`."""
         for each in self._observers:
             each.epoch_ended(epoch)
 
     def network_ended(self) -> None:
+        """Tell each observer that all packets have ended; see `Observer.network_ended`."""
         for each in self._observers:
             each.network_ended()
 
     def page_changed(self, name: str, content: Any) -> None:
+        """Pass a new part of the live page on to each observer; see `Observer.page_changed`."""
         for each in self._observers:
             each.page_changed(name, content)

@@ -70,8 +70,9 @@ def at_this_pace(settings: Settings, named: Collection[str], free: float | None 
 
 
 def free_processors() -> float:
-    """Return how many processors a network would get now: the idle ones and half of those that
-    other processes use, because its many switches have the weight of many processes."""
+    """Return the number of processors that a network would get now, which may be a fraction: the
+    idle ones and half of those that other processes use, because its many switches have the weight
+    of many processes."""
     before = _idle_s()
     time.sleep(_LOOKING_S)
     cores = len(os.sched_getaffinity(0))

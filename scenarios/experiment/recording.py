@@ -77,7 +77,7 @@ class History:
     sent: dict[int, LongArray] = field(default_factory=dict)
 
     def reached(self, late_ns: int) -> None:
-        """Note that an action was carried out ``late_ns`` nanoseconds after it was due."""
+        """Note that an action was carried out ``late_ns`` (ns) after it was due."""
         self.late_ns = max(self.late_ns, late_ns)
 
     def note_selection(

@@ -53,13 +53,13 @@ class Request:
 
     @property
     def backend(self) -> str:
-        """The backend that the request names, by default ``auto``."""
+        """Return the backend that the request names, by default ``auto``."""
         every = {"backend": "auto"} | dict(self.scenario.defaults) | {**self.recorded, **self.given}
         return str(every["backend"])
 
     @property
     def named(self) -> set[str]:
-        """The names of the settings that do not have their default."""
+        """Return the names of the settings that do not have their default."""
         return {*self.scenario.defaults, *self.recorded, *self.given}
 
     def settings(self, backend: str | None = None) -> Settings:

@@ -222,6 +222,7 @@ def analyze(
     return summary
 
 
+# Long: the summary has many fields, which need the results of all steps.
 def _diagnose(
     run: RunDirectory,
     writer: RunWriter,
@@ -239,6 +240,7 @@ def _diagnose(
     doing = "first use, compiling" if all_to_compile() else "diagnosis"
 
     def report_progress(method: str) -> None:
+        """Report that the next method, ``method``, begins."""
         nonlocal done
         progress(f"{doing}: {method}", done / len(methods))
         done += 1

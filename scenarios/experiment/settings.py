@@ -269,8 +269,8 @@ class Settings:
 
     @property
     def line_rate_bps(self) -> float:
-        """Rate of the hosts' links in bits per second; it depends on what the backend's switches
-        can process."""
+        """Return the rate of the hosts' links in bits per second; it depends on what the backend's
+        switches can process."""
         return LINE_RATE[self.backend]
 
     def traces_of_host(self, fabric: Fabric) -> float:
@@ -288,7 +288,8 @@ class Settings:
 
     @property
     def ignored(self) -> dict[str, str]:
-        """The settings that this run ignores, each with its reason: ``with TOPOLOGY=...``."""
+        """Return the settings that this run ignores, each with its reason: ``with
+        TOPOLOGY=...``."""
         found = {}
         if self.topology != "fat-tree":
             found["k"] = f"with TOPOLOGY={self.topology}"
@@ -304,12 +305,12 @@ class Settings:
 
     @property
     def epoch_ns(self) -> int:
-        """Length of an epoch in nanoseconds, from EPOCH_MS."""
+        """Return the length of an epoch in nanoseconds, from EPOCH_MS."""
         return self.epoch_ms * 1_000_000
 
     @property
     def duration_s(self) -> float:
-        """Length of the run in seconds: number of epochs times their length."""
+        """Return the length of the run in seconds: number of epochs times their length."""
         return self.epochs * self.epoch_ms / 1000
 
     def as_dict(self) -> dict[str, Any]:

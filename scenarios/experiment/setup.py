@@ -50,7 +50,8 @@ class Sources:
 
     @property
     def numbers(self) -> tuple[int, int, int]:
-        """The network's numbers of the three sources: traffic, NetBouncer's probes, deTector's."""
+        """Return the network's numbers of the three sources: traffic, NetBouncer's probes,
+        deTector's."""
         return self.data, self.probing, self.probing_matrix
 
 

@@ -88,6 +88,8 @@ def _lines() -> Callable[[str, float, str], None]:
     printed = ""
 
     def show(what: str, share: float, left: str) -> None:
+        """Print a phase, its share, 0 to 1, and the time left, unless a line was printed just
+        before."""
         nonlocal printed_at, printed
         now, kind = time.monotonic(), what.partition(":")[0]
         if now - begin < SOON_S or now - printed_at < (SOON_S if kind != printed else OFTEN_S):

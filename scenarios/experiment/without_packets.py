@@ -84,17 +84,17 @@ class FlowRun:
 
     @property
     def config(self) -> Mapping[str, Any]:
-        """The settings of the run by name, as in ``config.json``."""
+        """Return the settings of the run by name, as in ``config.json``."""
         return self.settings.as_dict()
 
     @property
     def fabric(self) -> Fabric:
-        """The fabric whose links lose packets in this run."""
+        """Return the fabric whose links lose packets in this run."""
         return self.seen.fabric
 
     @property
     def segments(self) -> Segments:
-        """The path segments between switches with meters."""
+        """Return the path segments between switches with meters."""
         return self.seen.segments
 
     def has(self, name: str) -> bool:
@@ -107,7 +107,7 @@ class FlowRun:
 
     @property
     def network(self) -> Network:
-        """The content of ``network.json``: counters of the whole network."""
+        """Return the content of ``network.json``: counters of the whole network."""
         seen = self.seen
         sent = seen.flows.sent.sum() + seen.probed_sent.sum(dtype=np.int64) + seen.matrix_sent.sum()
         lost = int(sum(one.lost.sum() for one in (self.flows, self.probes, self.matrix)))

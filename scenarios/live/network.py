@@ -80,12 +80,12 @@ class Live:
 
     @property
     def monitor(self) -> npt.NDArray[np.bool_]:
-        """Which switches of the network host meters, bool[n_switches]."""
+        """Return which switches of the network host meters, bool[n_switches]."""
         return np.isin(np.arange(self.topology.n_switches), self._emulation.monitors)
 
     @property
     def faults(self) -> list[Fault]:
-        """The faults that are injected now, ordered by link."""
+        """Return the faults that are injected now, ordered by link."""
         return [self._faults[link][0] for link in sorted(self._faults)]
 
     def fault(self, link: int, rate: float) -> None:

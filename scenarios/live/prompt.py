@@ -135,8 +135,8 @@ class Prompt(CLI):
         return [name for name in super().get_names() if name not in hidden]
 
     def onecmd(self, line: str) -> Any:
-        """Run a command. A user's error prints one line and a defect prints a traceback; the prompt
-        stays."""
+        """Run a command, and return true if it ends the prompt. A user's error prints one line and
+        a defect prints a traceback; the prompt stays."""
         try:
             if line.strip():
                 self._list_troubles()
@@ -344,6 +344,7 @@ def _ended_by_signals() -> Iterator[None]:
     """Let signals that end a command, except Ctrl-C, raise `_Ended` in the block."""
 
     def end(number: int, _: Any) -> None:
+        """Ignore further signals, and raise `_Ended` with the signal's number."""
         for kind in _ENDING:
             signal.signal(kind, signal.SIG_IGN)
         raise _Ended(number)

@@ -111,9 +111,11 @@ def app_of(live: LiveEvents) -> Starlette:
     """Return the application, which serves the page at ``/`` and its events at ``/events``."""
 
     async def page(_: Request) -> Response:
+        """Return the page as soon as it has arrived."""
         return HTMLResponse(await asyncio.shield(live.page), headers=_HEADERS)
 
     async def events(_: Request) -> Response:
+        """Return a stream of all events so far and of each new one."""
         return StreamingResponse(live.events(), media_type="text/event-stream", headers=_HEADERS)
 
     return Starlette(
@@ -136,6 +138,7 @@ async def _serve(listening: socket.socket) -> None:
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(lines), sys.stdin)
 
     async def follow() -> None:
+        """Pass lines of standard input on as events; end the server when the input ends."""
         while line := await lines.readline():
             live.add(line.decode())
         live.end()

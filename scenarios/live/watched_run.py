@@ -70,7 +70,8 @@ class WatchedRun(Observer):
     def planned(
         self, title: str, fabric: Fabric, monitor: BoolArray, plan: FaultPlan, epochs: int
     ) -> None:
-        """Show the page of the fabric with its faults."""
+        """Show the page of the fabric with its faults; ``monitor``, bool[n_switches], marks the
+        switches with meters."""
         faults = [(fault.link, fault.rate) for fault in plan.faults]
         page = live_page(fabric, monitor, title, faults, epochs, WATCHED_METHOD)
         self._publisher.publish("page", page)
@@ -89,6 +90,7 @@ class WatchedRun(Observer):
         network, faults = emulation.network, emulation.plan.faults
 
         def active() -> list[tuple[int, float]]:
+            """Return the link and the drop rate, 0 to 1, of each fault that is active now."""
             now = network.now_ns / 1e9
             return [
                 (fault.link, fault.rate)
@@ -121,6 +123,7 @@ class WatchedRun(Observer):
         telemetry = Telemetry(inputs.fabric, inputs.monitors, counts)
 
         def diagnose() -> None:
+            """Publish the counts of the epoch with the ids of the links that the method blames."""
             flagged = make_method(WATCHED_METHOD).localize(telemetry).flagged
             self._publisher.publish("epoch", said | {"flagged": flagged.tolist()})
 
@@ -164,6 +167,7 @@ class WatchedNet:
         self._publisher.publish("doing", {"what": "up"})
 
         def faults() -> list[tuple[int, float]]:
+            """Return the link and the drop rate, 0 to 1, of each fault that is injected now."""
             return [(fault.link, fault.rate) for fault in live.faults]
 
         self._counters = Counters(self._publisher, network, faults, _SHARE)

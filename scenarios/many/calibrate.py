@@ -101,6 +101,8 @@ def calibrate(
     for number, (name, held) in enumerate(chosen):
 
         def report_progress(share: float, name: str = name, number: int = number) -> None:
+            """Report the share of all methods' work that is done, 0 to 1, from that of this
+            method."""
             progress(f"calibrating {name}", (number + share) / len(chosen))
 
         entries[name] = _entry(name, held, runs, rule, report_progress)

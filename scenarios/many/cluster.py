@@ -115,7 +115,8 @@ class _Held:
 
 @contextmanager
 def workers_of(cluster: str | None, processes: int) -> Iterator[Workers]:
-    """Give a block the workers of a cluster, or ``processes`` workers of this machine.
+    """Return a context manager that gives its block the workers of a cluster, or workers of this
+    machine, whose number is ``processes``.
 
     Args:
         cluster: The address of a scheduler, such as ``tcp://10.0.0.1:8786``, or its scheduler file;

@@ -100,7 +100,8 @@ def compare(
     parameters: Parameters = DEFAULTS,
     cluster: str | None = None,
 ) -> Comparison:
-    """Run every seed that ``folder`` lacks; write ``results.parquet`` and ``f1.png`` there.
+    """Run every seed that ``folder`` lacks, and write ``results.parquet`` and ``f1.png`` there.
+    ``seeds`` are the numbers of all seeds of the comparison.
 
     ``parameters`` are those that the methods were built with; other processes need them to build
     the methods again from their names.
@@ -355,7 +356,7 @@ class Compared:
 
     @property
     def seeds(self) -> list[int]:
-        """The seeds that have rows in this comparison, ascending."""
+        """Return the seeds that have rows in this comparison, as ascending numbers."""
         return sorted(set(np.asarray(self.rows["seed"]).tolist()))
 
 

@@ -85,7 +85,7 @@ def run_sweep(
     compare: Callable[[str, Path, Progress], Mapping[int, str]],
     progress: Progress,
 ) -> dict[tuple[str, int], str]:
-    """Run the comparison of each value; return why seeds failed, by value and seed.
+    """Run the comparison of each value; return why seeds failed, by value and number of the seed.
 
     Args:
         compare: Runs the comparison of a value in a folder, and returns why seeds failed.
@@ -102,6 +102,7 @@ def run_sweep(
             def report_progress(
                 what: str, share: float, number: int = number, value: str = value
             ) -> None:
+                """Report the share of the sweep that is done, 0 to 1, from that of one value."""
                 progress(f"{setting.upper()}={value}: {what}", (number + share) / len(values))
 
             failed = compare(value, folder / folder_of(setting, value), report_progress)

@@ -74,7 +74,7 @@ class Workers(Protocol):
 
     @property
     def dashboard(self) -> str:
-        """The address of a page that shows the work; empty if there is none."""
+        """Return the address of a page that shows the work; empty if there is none."""
         ...
 
     def check(self, ours: Mapping[str, Any], theirs: Callable[[], Mapping[str, Any]]) -> None:
@@ -365,6 +365,7 @@ def _end_with_the_reader(send: Connection) -> None:
     gone.register(send.fileno(), 0)  # report errors only
 
     def watch() -> None:
+        """Wait until the reader has ended, then end this process by SIGTERM."""
         gone.poll()
         os.kill(os.getpid(), signal.SIGTERM)
 

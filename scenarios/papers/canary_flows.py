@@ -60,10 +60,10 @@ class Trace:
         shape: float = 1.1,
         lasting_s: tuple[float, float] = (0.9, 9.0),
     ) -> Trace:
-        """Draw a trace. Flow sizes are Pareto-distributed with ``shape``, from 2 to 20,000 packets.
-        A flow begins at a random time and sends evenly for ``lasting_s`` seconds or until the end.
-        With ``bursts``, large flows last until the end and send in that many bursts of up to 2 % of
-        the time."""
+        """Draw a trace and return it. Flow sizes are Pareto-distributed with ``shape``, from 2 to
+        20,000 packets. A flow begins at a random time and sends evenly for ``lasting_s`` seconds or
+        until the end. With ``bursts``, large flows last until the end and send in that many bursts
+        of up to 2 % of the time."""
         rng = np.random.default_rng([seed, 11])
         size = np.minimum(np.ceil(2 * (1 + rng.pareto(shape, flows))), MOST).astype(np.int64)
         begin = rng.uniform(-0.1, 1.0, flows).clip(0)
@@ -183,7 +183,8 @@ def figure_7(effort: Effort) -> Mapping[str, Task]:
 
 
 def epochs(draw: int, flows: int, etas: tuple[int, ...], capture: Path | None) -> list[Row]:
-    """Return the rows of one draw of the generated trace, or of a capture."""
+    """Return the rows of one draw of the generated trace, whose number of flows is ``flows``, or of
+    a capture."""
     if capture is not None:
         return _rows(Trace.captured(capture, draw), CAPTURED, draw, etas)
     return _rows(Trace.draw(draw, flows, lasting_s=LASTING_S), GENERATED, draw, etas)

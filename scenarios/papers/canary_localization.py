@@ -276,8 +276,8 @@ def figure_10(effort: Effort) -> Mapping[str, Task]:
 
 
 def by_size(draw: int, sizes: tuple[int, ...], tries: int) -> list[Row]:
-    """Return F1 and the shortest of ``tries`` times for each size of the fat-tree, in one
-    thread."""
+    """Return F1 and the shortest of ``tries`` times, in ms, for each size of the fat-tree, in one
+    thread. Canary's time is that of one of its sub-problems."""
     rows, took = [], {}
     for k in sizes:
         world = World.draw(k, ALPHA, draw)

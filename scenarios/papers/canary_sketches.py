@@ -48,7 +48,8 @@ class Epoch:
 
     @classmethod
     def draw(cls, loss: float, seed: int, flows: int = FLOWS, packets: int = PACKETS) -> Epoch:
-        """Draw the packets of each flow, and those that are lost with probability ``loss``."""
+        """Draw the packets of each flow, and those that are lost with probability ``loss``; return
+        the epoch."""
         rng = np.random.default_rng([seed, round(1e9 * loss)])
         weight = 1 + rng.pareto(SHAPE, flows)
         sent = 1 + rng.multinomial(packets - flows, weight / weight.sum())
@@ -126,6 +127,7 @@ def by_decoding(sketch: str, epoch: Epoch, tries: int) -> Sized:
     tries = tries if wanted < MANY else max(tries // 4, 2)
 
     def succeeds(width: int, number: int) -> bool:
+        """Return True if try ``number`` decodes all items with rows of ``width`` buckets."""
         if sketch == "FlowRadar":
             return _flow_radar(epoch, epoch.sent, width, number)[0]
         return peels(wanted, width, seed=number)
@@ -150,6 +152,8 @@ def _by_detection(epoch: Epoch, tries: int) -> Sized:
             continue
 
         def succeeds(width: int, number: int, flows=flows, sent=sent, lost=lost) -> bool:
+            """Return True if a clean bucket shows a packet lost in try ``number``, with rows of
+            ``width`` buckets."""
             place = buckets(epoch.hi[flows], epoch.lo[flows], 3, width, number)
             up, down = FlowMeter(place, width), FlowMeter(place, width)
             every = np.arange(len(flows))
@@ -304,7 +308,8 @@ def times(draw: int, rates: tuple[float, ...], tries: int, flows: int) -> list[R
 
 
 def network_wide(draw: int, tries: int, flows: int) -> list[Row]:
-    """Return the kilobytes of each sketch over all switches of a K=8 fat-tree that have it."""
+    """Return the memory of each sketch, in kilobytes of 1,000 bytes, over all switches of a K=8
+    fat-tree that have it."""
     rows = []
     for row in sizes(draw, RATES_II, tries, flows):
         if row.quantity == RATIO:

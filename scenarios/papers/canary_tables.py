@@ -175,6 +175,8 @@ def costs(draw: int, turns: int) -> list[Row]:
     now, rows = np.zeros(BATCH, np.uint64), []
 
     def rate(pair: Pair) -> float:
+        """Return the best rate of a pair of switches, in packet-hops per second of processor
+        time."""
         seconds = []
         for _ in range(turns):
             begin = time.process_time()

@@ -25,7 +25,9 @@ FOUND, WRONG = "accuracy, %", "false positives, %"
 
 @cache
 def planned(k: int, alpha: int, beta: int) -> ProbeMatrix:
-    """Return the probe matrix of a fat-tree, computed once."""
+    """Return the probe matrix of a fat-tree, computed once. Where the candidate paths allow it, it
+    has at least ``alpha`` paths over each link, and tells apart up to ``beta`` links that fail at
+    once."""
     return probe_matrix(FatTree(k), alpha, beta)
 
 

@@ -41,7 +41,8 @@ Tasks = Callable[[Effort], Mapping[str, Task]]
 
 
 def label(x: float | str) -> str:
-    """Return an x as text, as rows and ``values.yaml`` have it: ``0.001``, ``10`` or a name."""
+    """Return an x, a number or a name, as the text that rows and ``values.yaml`` have: ``0.001``,
+    ``10`` or the name."""
     return x if isinstance(x, str) else f"{x:g}"
 
 
@@ -118,7 +119,7 @@ class Reason:
 
     def speaks_of(self, quantity: str, series: str, x: str, paper: float) -> bool:
         """Return True if the reason is about our ``quantity`` and ``series`` at ``x`` and this
-        value of the paper."""
+        number of the paper."""
         asked = ((self.quantity, quantity), (self.series, series), (self.x, x), (self.paper, paper))
         return all(not every or one in every for every, one in asked)
 

@@ -81,8 +81,8 @@ def retuned(
 
 
 def scored(name: str, ways: Mapping[Scheme, Way], traces: Iterable[Made], draw: int) -> list[Row]:
-    """Return mean precision and recall over the traces, and the F of these means, for each method
-    and telemetry."""
+    """Return mean precision and recall over the traces, and the F of these means, each 0 to 1, for
+    each method and telemetry."""
     found: dict[Scheme, list[tuple[float, float]]] = {scheme: [] for scheme in ways}
     for world, case in traces:
         for scheme, (view, localizer) in ways.items():
@@ -181,8 +181,8 @@ def searches(draw: int, k: int, flows: int) -> list[Row]:
 
 
 def timed(draw: int, k: int, flows: int) -> list[Row]:
-    """Return the rows of `searches` after a small run, so that nothing is compiled or loaded while
-    the time is measured."""
+    """Return the rows of `searches`, in processor seconds, after a small run, so that nothing is
+    compiled or loaded while the time is measured."""
     searches(0, 4, 500)
     return searches(draw, k, flows)
 
@@ -250,6 +250,8 @@ def with_paths(draws: range, omitted: float, small: bool) -> list[Row]:
     flows, n = (4_000, 2) if small else (FLOWS, 4)
 
     def made(seed: int) -> Made:
+        """Return a network that lacks the share of links, with silent drops, both drawn by
+        ``seed``."""
         ecmp = lacking(omitted, small, np.random.default_rng([seed, 79]))
         return silent_drops(ecmp, seed, flows)
 

@@ -115,8 +115,8 @@ def solvers(draw: int, k: int) -> list[Row]:
 
 
 def timed(draws: range, k: int) -> list[Row]:
-    """Return the rows of `solvers` for several draws, after a small run, so that nothing is
-    compiled or loaded while the time is measured."""
+    """Return the rows of `solvers`, in rounds and processor seconds, for several draws, after a
+    small run, so that nothing is compiled or loaded while the time is measured."""
     solvers(0, 4)
     return [row for draw in draws for row in solvers(draw, k)]
 
@@ -138,7 +138,7 @@ def figure_8(effort: Effort) -> Mapping[str, Task]:
 
 
 def lambdas(draw: int, k: int, share: float) -> list[Row]:
-    """Return false negatives and false positives for each λ, which is x."""
+    """Return the numbers of false negatives and of false positives for each λ, which is x."""
     rows = []
     methods = {label(weight): NetBouncer(penalty=weight) for weight in LAMBDAS}
     for row in scores(Network.make(k), methods, share, draw):
@@ -156,5 +156,6 @@ def figure_9(effort: Effort) -> Mapping[str, Task]:
 
 
 def rivals(draw: int, k: int, share: float) -> list[Row]:
-    """Return the scores of NetBouncer and other methods on one draw."""
+    """Return the scores of NetBouncer and other methods on one draw, with a share of faulty
+    links."""
     return scores(Network.make(k), RIVALS, share, draw)

@@ -76,7 +76,8 @@ def _one_core_in_each(plan: ProbingPlan, fabric: Fabric, per_rack: int) -> Paths
 
 
 def draw_truth(network: Network, share: float, seed: int) -> Truth:
-    """Draw failed devices and a ``share`` of faulty links, with the success rate of each link."""
+    """Draw failed devices and a ``share`` of faulty links; return them with the success rate of
+    each link."""
     fabric, servers = network.fabric, network.servers
     rng = np.random.default_rng(seed)
     faulty = np.zeros(fabric.n_edges, np.bool_)
@@ -91,7 +92,8 @@ def draw_truth(network: Network, share: float, seed: int) -> Truth:
 
 
 def probe(paths: Paths, success: np.ndarray, seed: int) -> Probes:
-    """Draw the packets lost on each path, in blocks of rows to limit the memory."""
+    """Draw the packets lost on each path, and return the counts. ``success``, float64[n_edges], is
+    the success rate of each undirected link. Blocks of rows limit the memory."""
     rng = np.random.default_rng([seed, 0xB0])
     lost = np.empty(len(paths), np.int64)
     log = np.log(success) / 2  # half in each direction

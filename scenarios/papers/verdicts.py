@@ -26,7 +26,8 @@ class Figures:
 
     @property
     def usual(self) -> tuple[float, float]:
-        """The interval that contains 95 % of the draws: their 2.5 % and 97.5 % quantiles."""
+        """Return the interval that contains 95 % of the draws, two numbers in the quantity's unit:
+        their 2.5 % and 97.5 % quantiles."""
         low, high = np.quantile(self.values, (0.025, 0.975))
         return float(low), float(high)
 

@@ -88,7 +88,7 @@ SWEEPS = {
 
 @cache
 def network(pods: int, shape: Shape = Shape()) -> Ecmp:
-    """Return the network of section 6.1 with ``pods`` pods; it is made once."""
+    """Return the network of section 6.1, whose number of pods is ``pods``; it is made once."""
     return Ecmp(paper_network(pods, shape))
 
 

@@ -115,7 +115,7 @@ def fail_links(
 
 def simulate(ecmp: Ecmp, setting: Setting, seed: int, shape: Shape = Shape()) -> Epoch:
     """Simulate one epoch in which each host opens connections to hosts of other racks, of up to 100
-    packets each."""
+    packets each; return what 007 observes, with the truth."""
     rng = np.random.default_rng(seed)
     failed, loss = fail_links(ecmp.fabric, setting, rng)
     hosts, tors = ecmp.fabric.n_tors, setting.pods * shape.tors

@@ -32,7 +32,7 @@ def root_available() -> bool:
 
 
 def start_root_server(uid: int) -> str:
-    """Start a server for processes of one user; it ends with this process.
+    """Start a server for processes of the user with the id ``uid``; it ends with this process.
 
     Returns:
         The name of its socket.

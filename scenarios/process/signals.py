@@ -27,6 +27,7 @@ def exit_on_signals(kept: str = "nothing was kept") -> None:
     """From now on, a signal prints one line that says what was ``kept``, and ends the process."""
 
     def end(number: int, _: FrameType | None) -> None:
+        """Print which signal came, by its number, and end the process at once."""
         try:
             os.write(2, f"{in_one_line(number, kept)}\n".encode())
         finally:
@@ -44,10 +45,12 @@ def raise_on_signals() -> None:
     """
 
     def stop(number: int, _: FrameType | None) -> None:
+        """Ignore further signals, and raise `Stopped` with the signal's number."""
         _have(lambda *_: None)
         raise Stopped(number)
 
     def dropped(unraisable: Any) -> None:
+        """Send the signal again if `Stopped` was dropped; report other exceptions as usual."""
         if not isinstance(unraisable.exc_value, Stopped):
             sys.__unraisablehook__(unraisable)
             return
@@ -66,7 +69,8 @@ def raise_on_signals() -> None:
 
 @contextmanager
 def signals_blocked() -> Iterator[None]:
-    """Delay signals until the end of a block, for work that must not stop halfway."""
+    """Return a context manager that delays signals until the end of its block, for work that must
+    not stop halfway."""
     if threading.current_thread() is not threading.main_thread():  # it alone receives signals
         yield
         return
@@ -85,13 +89,14 @@ def signals_blocked() -> Iterator[None]:
 
 
 def exit_code(number: int) -> int:
-    """Return the exit code that a shell reports for a program that a signal ended: 130 for Ctrl-C,
-    129 for SIGHUP."""
+    """Return the exit code that a shell reports for a program that a signal of this number ended:
+    130 for Ctrl-C, 129 for SIGHUP."""
     return 128 + number
 
 
 def in_one_line(number: int, kept: str) -> str:
-    """Return one line that says which signal ended the command and what was ``kept``."""
+    """Return one line that says which signal, by its number, ended the command and what was
+    ``kept``."""
     how = "interrupted" if number == signal.SIGINT else f"ended by {signal.Signals(number).name}"
     return f"canary: {how}: {kept}"
 
