@@ -283,8 +283,8 @@ class Run:
 
     @property
     def figures(self) -> DataFrame:
-        """A frame with a row for each method, scored in its own terms; `canary show` prints the
-        same figures.
+        """Return a frame with a row for each method, scored in its own terms; `canary show` prints
+        the same figures.
 
         ``bench`` says whether a method is a paper's (``published``), of this project (``project``)
         or of the user or another package (``other``). Figures are nan where they are undefined, as
@@ -377,7 +377,7 @@ class Verdict:
 
     @cached_property
     def score(self) -> Score:
-        """Precision, recall, F1 and the errors, in the method's own terms: directed links or
+        """Return precision, recall, F1 and the errors, in the method's own terms: directed links or
         undirected ones.
 
         Raises:
@@ -429,8 +429,8 @@ class Verdict:
 
     @property
     def links(self) -> DataFrame:
-        """A frame with a row for each directed link: the columns of the diagnosis and, if the truth
-        is known, whether the link was ``faulty``."""
+        """Return a frame with a row for each directed link: the columns of the diagnosis and, if
+        the truth is known, whether the link was ``faulty``."""
         columns = diagnosis_columns(self.diagnosis, self.telemetry.topology)
         if self.truth is None:
             return _frame(columns)

@@ -57,8 +57,8 @@ class Score:
 
     @property
     def tied(self) -> bool:
-        """Whether a class of several links is blamed or missed, so that the scores over classes
-        differ from those over links."""
+        """Return True if a class of several links is blamed or missed, so that the scores over
+        classes differ from those over links."""
         return self.classes < self.true_positives + self.false_positives or not (
             self.class_f1 == self.f1 or math.isnan(self.f1)
         )

@@ -167,7 +167,7 @@ class Method(ABC):
 
     @property
     def published(self) -> bool:
-        """Whether this is the algorithm of a paper, with no change turned on."""
+        """Return True if this is the algorithm of a paper, with no change turned on."""
         return self.paper is not None and not on(self)
 
     @abstractmethod

@@ -117,7 +117,7 @@ class _FileMethod:
 
     @property
     def name(self) -> str:
-        """The name that the file's class gives its method."""
+        """Return the name that the file's class gives its method."""
         return self._method.name
 
     def localize(self, telemetry: Telemetry) -> Diagnosis:

@@ -53,7 +53,7 @@ class Parts(Protocol):
 
 
 def load_part(path: Path, fabric: Fabric) -> Part:
-    """Read the part in the file ``path``, of segments of ``fabric``.
+    """Read and return the part in the file ``path``, of segments of ``fabric``.
 
     Raises:
         TableError: The file cannot be read, or its content is invalid (one line).

@@ -129,8 +129,8 @@ def find_methods(text: str, parameters: Parameters = DEFAULTS) -> list[BuiltMeth
 
 
 def build(text: str, parameters: Parameters = DEFAULTS) -> BuiltMethod:
-    """Build one method from its name in the grammar; ``parameters`` has the values that the name
-    leaves open.
+    """Return one method, built from its name in the grammar; ``parameters`` has the values that the
+    name leaves open.
 
     Raises:
         ValueError: There is no such method, a parameter or a value is wrong, or a registered method

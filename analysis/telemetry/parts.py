@@ -65,8 +65,8 @@ def write_part(path: Path, paths: Paths, sent: np.ndarray, lost: np.ndarray) -> 
 
 
 def read_part(path: Path, fabric: Fabric) -> SegmentCounts:
-    """Read a part of a fabric's segments. A part does not record at which switches its segments
-    end; these are -1 in the result.
+    """Read and return a part of a fabric's segments. A part does not record at which switches its
+    segments end; these are -1 in the result.
 
     Raises:
         TableError: The file cannot be read, or a row is invalid (one line).

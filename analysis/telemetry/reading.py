@@ -57,7 +57,7 @@ class _Columns:
 
 
 def read_observations(path: Path, numbered: NumberedFabric) -> Telemetry:
-    """Read the observations of a fabric from a file or a folder of files (`table_files`).
+    """Return the observations of a fabric, read from a file or a folder of files (`table_files`).
 
     Kinds without rows count as not measured.
 

@@ -163,8 +163,8 @@ class Probes:
 
     @cached_property
     def bounced(self) -> bool:
-        """Whether every path has all its links in both directions, so that the probes do not tell
-        the directions of a link apart."""
+        """Return True if every path has all its links in both directions, so that the probes do not
+        tell the directions of a link apart."""
         return bool(_both_ways(self.paths.ptr, self.paths.links))
 
 

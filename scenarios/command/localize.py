@@ -74,7 +74,7 @@ def localize(
     progress: Progress,
     cluster: str | None = None,
 ) -> Verdicts:
-    """Diagnose telemetry from files with each method.
+    """Diagnose telemetry from files with each method, and return the diagnoses.
 
     ``observations`` may be a folder of files, which are one table, or a folder of parts of segment
     counts (`analysis.telemetry.parts`). One worker of this machine, or of ``cluster``
@@ -153,7 +153,7 @@ def _in_parts(
 def export(
     run: Path, folder: Path, suffix: str, trust: bool = False, *, parts: bool = False
 ) -> tuple[Path, Path]:
-    """Write a run's fabric and telemetry as files of the exchange format.
+    """Write a run's fabric and telemetry as files of the exchange format; return the paths of both.
 
     Args:
         suffix: ``.parquet`` or ``.csv``.

@@ -90,7 +90,8 @@ class SettingsCommand(WordsCommand):
         return super().parse_args(ctx, args)
 
     def invoke(self, ctx: Any) -> Any:
-        """Run the command, with the settings that were given in ``ctx.obj``."""
+        """Run the command, with the settings that were given in ``ctx.obj``, and return its
+        result."""
         given = {option.name: ctx.params.pop(option.name) for option in _options()}
         said = {
             _long(option): os.environ[option.envvar]

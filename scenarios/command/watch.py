@@ -19,8 +19,8 @@ class _Terminal(ProgressObserver):
 
 @contextmanager
 def watching(asked: bool, backend: str, progress: Progress) -> Iterator[Observer]:
-    """Give a block the observer of its run, which calls ``progress`` and, if ``asked``, shows a
-    page in a browser.
+    """Return a context manager that gives its block the observer of a run, which calls ``progress``
+    and, if ``asked``, shows a page in a browser.
 
     The page ends with the block, also after an error.
 

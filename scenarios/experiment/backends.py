@@ -140,7 +140,8 @@ def _threads(inputs: Inputs) -> int:
 
 @contextmanager
 def open_backend(inputs: Inputs, links: LinkModel, logs: Path) -> Iterator[Backend]:
-    """Bring up the network of a run for a block, and take it down when the block ends.
+    """Return a context manager that brings up the network of a run for its block, and takes it down
+    when the block ends.
 
     Args:
         inputs: The inputs of the run.

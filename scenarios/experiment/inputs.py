@@ -90,7 +90,7 @@ class Inputs:
 
     @property
     def real_time(self) -> bool:
-        """Whether the network runs in real time."""
+        """Return True if the network runs in real time."""
         return self.backend in REAL_TIME
 
     @property

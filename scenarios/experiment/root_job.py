@@ -84,7 +84,7 @@ def send_job(wire: Connection, job: RootJob) -> None:
 
 
 def receive_job(wire: Connection) -> RootJob:
-    """Read a job and check it.
+    """Read a job, check it, and return it.
 
     Raises:
         JobError: The data is not a job, or its values are wrong.

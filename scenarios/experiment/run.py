@@ -55,8 +55,8 @@ def default_directory(scenario: str) -> Path:
 
 @contextmanager
 def new_run(path: Path, numbered: bool) -> Iterator[RunWriter]:
-    """Give a block the writer of a new run; if the run is neither finished nor left as partial, its
-    files are removed."""
+    """Return a context manager that gives its block the writer of a new run; if the run is neither
+    finished nor left as partial, its files are removed."""
     writer = None
     try:
         try:
@@ -200,7 +200,7 @@ def analyze(
     trust: bool = False,
     methods: Sequence[BuiltMethod] | None = None,
 ) -> Summary:
-    """Diagnose a run again, and replace its diagnoses and its summary.
+    """Diagnose a run again, replace its diagnoses and its summary, and return the summary.
 
     For the ``.partial`` directory of an interrupted run, its finished epochs are diagnosed.
 

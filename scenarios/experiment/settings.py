@@ -283,7 +283,7 @@ class Settings:
 
     @property
     def real_time(self) -> bool:
-        """Whether the backend runs in real time."""
+        """Return True if the backend runs in real time."""
         return self.backend in REAL_TIME
 
     @property

@@ -93,7 +93,7 @@ def set_up(
     idle: bool = False,
     progress: Callable[[str, float], None] = lambda what, share: None,
 ) -> Emulation:
-    """Install rules, faults, sources and agents on a network, so that it is ready to run.
+    """Install rules, faults, sources and agents on a network, and return it ready to run.
 
     Args:
         inputs: The inputs of the run.

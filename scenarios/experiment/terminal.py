@@ -64,8 +64,8 @@ def _in_words(seconds: float) -> str:
 
 @contextmanager
 def progress_bar() -> Iterator[Bar]:
-    """Show a progress bar on standard error during a block; lines if that is no terminal. A signal
-    raises `Stopped`, so that the block can clean up."""
+    """Return a context manager that shows a progress bar on standard error during its block; lines
+    if that is no terminal. A signal raises `Stopped`, so that the block can clean up."""
     raise_on_signals()
     console = Console(stderr=True)
     if not console.is_terminal:

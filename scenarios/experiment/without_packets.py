@@ -154,7 +154,7 @@ def simulate(
     flows: int = FLOW_RECORDS,
     progress: Callable[[str, float], None] = lambda what, share: None,
 ) -> FlowRun:
-    """Simulate a run; equal arguments give an equal run.
+    """Simulate a run and return it; equal arguments give an equal run.
 
     Args:
         settings: The settings; ``backend`` must be ``flow``.

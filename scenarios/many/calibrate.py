@@ -80,7 +80,7 @@ class TrainingRuns:
 def calibrate(
     methods: str, train: Sequence[Path], out: Path, progress: Progress, rule: str = "f1"
 ) -> Calibrated:
-    """Choose parameters of methods on training runs, and write them to a file.
+    """Choose parameters of methods on training runs, write them to a file, and return its content.
 
     Args:
         methods: Names in the grammar of `analysis.methods.parameters`; a parameter in a name is not

@@ -100,8 +100,8 @@ def compare(
     parameters: Parameters = DEFAULTS,
     cluster: str | None = None,
 ) -> Comparison:
-    """Run every seed that ``folder`` lacks, and write ``results.parquet`` and ``f1.png`` there.
-    ``seeds`` are the numbers of all seeds of the comparison.
+    """Run every seed that ``folder`` lacks, write ``results.parquet`` and ``f1.png`` there, and
+    return the comparison. ``seeds`` are the numbers of all its seeds.
 
     ``parameters`` are those that the methods were built with; other processes need them to build
     the methods again from their names.

@@ -62,8 +62,8 @@ class World:
 
     @classmethod
     def draw(cls, k: int, alpha: int, seed: int, share: float = 0.1) -> World:
-        """Draw a world in which a ``share`` of the undirected links fails, with loss rates in the
-        proportions of section IV-D.
+        """Draw and return a world in which a ``share`` of the undirected links fails, 0 to 1, with
+        loss rates in the proportions of section IV-D.
 
         Equal seeds give equal faults and probes, whatever ``alpha``.
         """

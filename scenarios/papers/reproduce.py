@@ -48,7 +48,8 @@ def reproduce(
     cluster: str | None = None,
     workers: Workers | None = None,
 ) -> list[Line]:
-    """Run the parts that ``out / name`` lacks, and write figure, table, page and results there.
+    """Run the parts that ``out / name`` lacks, write figure, table, page and results there, and
+    return a line with the verdict for each value of the paper.
 
     Parts of another version of the code are computed again; with more draws, only the new ones are
     computed. Parts run on all processors, as far as the memory allows, or on the workers of

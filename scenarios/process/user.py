@@ -70,7 +70,8 @@ def be_root_alone() -> None:
 
 
 def create_file(path: Path) -> BinaryIO:
-    """Open a file for writing with the rights of the user who called sudo; an old file is replaced.
+    """Open a file for writing with the rights of the user who called sudo, and return it; an old
+    file is replaced.
 
     Raises:
         OSError: The user cannot write the file.

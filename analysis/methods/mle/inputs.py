@@ -164,7 +164,7 @@ class FlowParts:
 
     @property
     def lossy(self) -> bool:
-        """Whether a flow with a hidden path lost packets."""
+        """Return True if a flow with a hidden path lost packets."""
         return bool((self.lost > 0).any() or (self.pairs is not None and self.pairs.lost.any()))
 
     def used_sets(self) -> PathSets:

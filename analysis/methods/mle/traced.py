@@ -283,8 +283,8 @@ class PathRates(NamedTuple):
     def of(
         cls, hidden: HiddenFlows, back: IntArray, silence: FloatArray, x: FloatArray
     ) -> PathRates:
-        """Given the rates ``x`` of blamed units, else 0, and the switches' ``silence``, see
-        `Traces.answered`."""
+        """Return the rates of paths, given the rates ``x`` of blamed units, else 0, float64[U], and
+        the switches' ``silence``, see `Traces.answered`."""
         n, paths = len(hidden.set_ptr) - 1, int(hidden.set_ptr[-1])
         rate, many, traced = np.zeros((3, paths))
         found = cls(hidden, np.zeros(n, np.int64), rate, many, np.zeros(paths, np.int64), traced)
@@ -292,7 +292,7 @@ class PathRates(NamedTuple):
         return found
 
     def divisors(self, mean: float) -> float:
-        """The sum of the logarithms of the chances that flows are reported, less that of the
+        """Return the sum of the logarithms of the chances that flows are reported, less that of the
         numbers of paths, given the ``mean`` rate of all units that are not blamed."""
         return float(_divisors(self.hidden, self.n, self.rate, self.many, mean))
 

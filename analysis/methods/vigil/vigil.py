@@ -67,7 +67,7 @@ class Ballot:
 
     @property
     def vote(self) -> FloatArray:
-        """The part of its connection's vote that each entry gives its link: float64[V]."""
+        """Return the part of its connection's vote that each entry gives its link: float64[V]."""
         return self.share / self.links[self.voter]
 
     def tally(self, n_links: int) -> FloatArray:
