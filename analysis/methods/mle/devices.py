@@ -186,8 +186,8 @@ def rates(own, s):
 
 
 def _sides(own: IntArray, s: Problem) -> IntArray:
-    """Divide a device's units into two sides so that no two of a side share a row, as its links in
-    and its links out do: 1 and -1, or 0 for units without such a division; int32[len(own)]."""
+    """Return the side of each unit of a device, int32[len(own)]: 1 or -1, so that no two units of a
+    side share a row, as its links in and its links out do; 0 for units without such a division."""
     place = {int(unit): nth for nth, unit in enumerate(own)}
     near: list[set[int]] = [set() for _ in own]
     for nth, unit in enumerate(own):

@@ -129,7 +129,8 @@ def _records(telemetry: Telemetry, kinds: frozenset[str] | None, method: str) ->
 
 
 def _observed(probes: Probes, trials: bool) -> Observed:
-    """Probes of a path packet by packet, or each hundred as a trial: as many fail as were lost."""
+    """Return the probes of each path: packet by packet or, with ``trials``, each hundred as one
+    trial, of which the share fails that was lost."""
     sent, lost = probes.sent.astype(np.float64), probes.lost.astype(np.float64)
     if trials:
         number = np.where(sent > 0, np.maximum(np.rint(sent / PATH_PROBES), 1.0), 0.0)

@@ -240,7 +240,9 @@ def _power(low, high, k):
 
 @kernel
 def _density(at, highest, k, widest):
-    """Of one more rate ``at`` above the least of a fault, all per ln x; see the module's text."""
+    """Return the density, per ln x, of one more rate at ``at``, given the ``highest`` rate so far.
+    These and ``widest`` are logarithms of rates over the least of a fault; see the module's
+    text."""
     low = max(highest, 0.1)
     end = max(low, at)
     if end >= widest:
@@ -251,7 +253,8 @@ def _density(at, highest, k, widest):
 
 @kernel
 def _beyond(i, s):
-    """Nats that a healthy unit's rate gains if its law is not cut off at a fault's least."""
+    """Return the nats that a healthy unit's rate gains if its law is not cut off at the least rate
+    of a fault."""
     mean, size = s.law[MEAN], s.size[i]
     x = best(i, size, 1.0 / mean, LEAST * mean * size, DEAD, s)
     if x <= s.law[FAULT] * size:
@@ -322,8 +325,9 @@ def _unseen(i, k, top, s):
 
 @kernel
 def _second_look(s, factor, open):
-    """``factor`` float64[U] is room for the units' Bayes factors, ``open`` bool[U] says which are
-    yet to be asked."""
+    """Blame further units whose Bayes factors show that they are probably faulty, the highest
+    factor first. ``factor``, float64[U], is scratch for these factors, and ``open``, bool[U], marks
+    the units to try; both are modified."""
     n, k, top = len(s.x), 0, s.law[FAULT]
     for i in range(n):
         if s.blamed[i]:
