@@ -20,7 +20,7 @@ MANY, FEW = 1 / 16, 1 / 64
 until less than the second is used. A sixteenth is some thousand packets."""
 
 NEARLY_NONE = 1 / 1000
-"""Such a share is some packets, as of the real TCP that does not stand still."""
+"""Such a share is some packets."""
 
 _LOOK_S = 0.1
 _QUIET_S = 0.1
@@ -63,9 +63,10 @@ class RunClock:
         deadline = time.monotonic() + _PATIENCE_S * patience()
         arrived, since = self.network.arrived, time.monotonic()
         while (now := time.monotonic()) < deadline:
-            if (more := self.network.arrived) != arrived or self.network.queued > NEARLY_NONE:
+            if (more := self.network.arrived) != arrived:
                 arrived, since = more, now
-            elif now - since > _QUIET_S * slowness():
+            # Real TCP goes on meanwhile and fills the buffers again and again, but not always.
+            elif now - since > _QUIET_S * slowness() and self.network.queued <= NEARLY_NONE:
                 break
             time.sleep(0.01)
         self.network.hold(self._gate)

@@ -40,7 +40,7 @@ typedef struct {
 
 typedef struct {
     uint64_t sent, delivered, misdelivered, send_errors, receive_drops, replies, strangers, shims;
-    uint64_t last_arrival;
+    uint64_t from_agents, last_arrival;
     uint64_t late[LATE_CLASSES]; /* frames sent 0, 1, 2-3, 4-7, ... ms after their time */
 } stats_t;
 
@@ -250,6 +250,7 @@ static void arrived(agents_t *agents, uint32_t host, const uint8_t *frame, uint3
     }
     source->delivered[slot->flow]++;
     agents->stats.delivered++;
+    agents->stats.from_agents += source->sent[slot->flow] > 0; /* not by a kernel's TCP */
 }
 
 static void *receive_all(void *context) {

@@ -34,6 +34,7 @@ _STATISTICS = (
     "replies",
     "strangers",
     "shims",
+    "from_agents",
     "last_arrival_ns",
 )
 _LATE_CLASSES = 16
@@ -131,7 +132,8 @@ class HostAgents:
         """Return the totals of all hosts so far, by name.
 
         ``strangers`` are packets of no source, ``shims`` frames that still had the fabric's header,
-        ``receive_drops`` frames that the sockets dropped because they arrived too fast.
+        ``receive_drops`` frames that the sockets dropped because they arrived too fast,
+        ``from_agents`` the delivered packets but for those of real TCP.
         """
         stats = self._stats()
         return {name: int(getattr(stats, name)) for name in _STATISTICS}

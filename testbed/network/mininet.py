@@ -199,8 +199,11 @@ class MininetNetwork:
 
     @property
     def arrived(self) -> int:
-        """Return how many frames of the sources have reached their host."""
-        return self._hosts.statistics()["delivered"]
+        """Return how many packets that the agents sent have reached their host, without real TCP.
+
+        Real TCP does not stand still with the clock, see `hold`.
+        """
+        return self._hosts.statistics()["from_agents"]
 
     @property
     def queued(self) -> float:
