@@ -13,8 +13,6 @@ from contextlib import closing, suppress
 from pathlib import Path
 from typing import BinaryIO
 
-from scapy.utils import RawPcapWriter
-
 from testbed.network.namespaces import inside
 
 _PIDFD_GETFD = 438  # the same on every architecture
@@ -132,6 +130,8 @@ class PacketDump:
     """
 
     def __init__(self, pid: int, interface: str, path: Path, file: BinaryIO) -> None:
+        from scapy.utils import RawPcapWriter  # which takes long, and writes into the home folder
+
         self.path = path
         self.packets = 0
         self._file = RawPcapWriter(file, linktype=_ETHERNET)  # pyright: ignore[reportArgumentType]
