@@ -92,13 +92,13 @@ def find_compiler() -> Compiler:
 
 
 def sources() -> list[Path]:
-    """The files that a profile is compiled from."""
+    """Return the files that a profile is compiled from, sorted by path."""
     shared = [HERE.parent / "include" / name for name in ("headers.p4", "sizes.p4")]
     return sorted([*HERE.glob("*.p4"), *HERE.glob("include/*.p4"), *shared])
 
 
 def sources_sha256() -> str:
-    """One hash of all sources, with their names."""
+    """Return one SHA-256 of all sources and their names, in hex."""
     digest = hashlib.sha256()
     for path in sources():
         digest.update(f"{path.relative_to(HERE.parent).as_posix()}\0".encode())
@@ -219,7 +219,10 @@ def _share(used: int, has: int) -> str:
 
 
 def report(compiler: Compiler, steps: Sequence[tuple[tuple[str, ...], Usage]]) -> str:
-    """The Markdown report of builds from transit to monitor."""
+    """Return the Markdown report of builds from transit to monitor.
+
+    ``steps`` are the parts of each build and what it takes of the chip.
+    """
     by_parts = dict(steps)
     chip = steps[0][1].chip
     profiles = {name: by_parts[parts] for name, parts in PROFILES.items()}
@@ -278,6 +281,10 @@ def report(compiler: Compiler, steps: Sequence[tuple[tuple[str, ...], Usage]]) -
 
 
 def main(arguments: Sequence[str]) -> int:
+    """Build the profiles, or with ``--write`` each step and the report; return the exit status.
+
+    The status is 0, or 2 for wrong arguments, a missing compiler or a build that fails.
+    """
     if any(argument != "--write" for argument in arguments):
         print("usage: report.py [--write]")
         return 2

@@ -48,9 +48,10 @@ T = TypeVar("T")
 
 
 def njit(function: Callable[..., Any] | None = None, **options: Any) -> Any:
-    """Compile a function with `numba.njit`, without the interpreter's lock and with the cache.
+    """Return a function compiled with `numba.njit`, without the interpreter's lock and cached.
 
-    The cache is `testbed.compiled.cache`; ``options`` are passed to `numba.njit`.
+    The cache is `testbed.compiled.cache`; ``options`` are passed to `numba.njit`. Without a
+    function, the result is a decorator.
     """
     if function is None:
         return partial(njit, **options)

@@ -46,6 +46,7 @@ class KernelCache:
 
     @property
     def cache_path(self) -> str:
+        """Return the folder of the cache as text; Numba's dispatcher asks for it."""
         return str(_FOLDER)
 
     def load_overload(self, sig: Any, target_context: Any) -> CompileResult | None:

@@ -57,7 +57,10 @@ class LocalSwitch:
             self.switch.register(name)[start:stop] = 0
 
     def digests(self) -> dict[str, npt.NDArray[Any]]:
-        """Digests since the last call, by name: their fields, ``now_us`` and ``sequence``."""
+        """Return the digests since the last call, by name; they are acknowledged.
+
+        A digest is a structured array: the fields of the program, ``now_us`` and ``sequence``.
+        """
         return self.switch.digests(ack=True) if self.switch.digests_pending else {}
 
     def hold(self) -> None:
@@ -138,7 +141,7 @@ class LocalTable:
         return self._next - 1
 
     def delete(self, handle: int) -> None:
-        """Remove the entry with a handle."""
+        """Remove the entry with the handle that `add` or `add_group_entry` returned."""
         del self._entries[handle]
         own = self._own.pop(handle, None)
         if own is not None and not self._control.lost:
@@ -202,7 +205,7 @@ class LocalProfile:
         return len(self._groups) - 1
 
     def modify_group(self, group: int, members: Sequence[int]) -> None:
-        """Replace the members of a group."""
+        """Replace the members of a group; both are numbers that this profile returned."""
         if not self._control.lost:
             self._profile.modify_group(group, members)
         self._groups[group] = list(members)

@@ -279,6 +279,7 @@ class FlowSelector:
         numbers = {id(self.controls[switch]): some for switch, some in by_switch.items()}
 
         def ask(control: SwitchControl) -> list[int]:
+            """Return the packet counts of one switch's entries, in their order."""
             handles = [entries[number][1] for number in numbers[id(control)]]
             return control.table(table).counters(handles)[:, 0].tolist()
 

@@ -34,7 +34,7 @@ class TableControl(Protocol):
         ...
 
     def delete(self, handle: int) -> None:
-        """Remove the entry with a handle."""
+        """Remove the entry with the handle that `add` or `add_group_entry` returned."""
         ...
 
     def counters(self, handles: Sequence[int]) -> npt.NDArray[np.uint64]:
@@ -62,7 +62,7 @@ class ActionProfileControl(Protocol):
         ...
 
     def modify_group(self, group: int, members: Sequence[int]) -> None:
-        """Replace the members of a group."""
+        """Replace the members of a group by the members with these numbers."""
         ...
 
 

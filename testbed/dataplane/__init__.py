@@ -52,7 +52,7 @@ ROWS = len([name for name in _program.registers("CanaryEgress.usm") if name.ends
 
 
 def source_digests() -> dict[str, str]:
-    """SHA-256 of each source that the program was compiled from."""
+    """Return the SHA-256, in hex, of each source that the program was compiled from, by name."""
     words = (PROGRAM.parent / "sources.sha256").read_text().split()
     return dict(zip(words[1::2], words[::2], strict=True))
 

@@ -83,7 +83,7 @@ class IcmpLimit:
 
     @property
     def window_s(self) -> float:
-        """The length of a window in seconds."""
+        """Return the length of a window in seconds."""
         return (1 << self.shift) / 1e6
 
     def put_into(self, program: dict[str, Any]) -> None:

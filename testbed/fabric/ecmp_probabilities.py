@@ -54,6 +54,10 @@ class _Links(NamedTuple):
 
     @classmethod
     def at(cls, end: IntArray, other: IntArray, n_switches: int) -> _Links:
+        """Return the upward links grouped by the switch ``end`` of each link, int32[n_links].
+
+        ``other`` has the other end of each link and is kept as it is.
+        """
         up = np.arange(0, len(end), 2, dtype=np.int32)
         count = np.bincount(end[up], minlength=n_switches)
         return cls(pointers(count), up[np.argsort(end[up], kind="stable")], other)

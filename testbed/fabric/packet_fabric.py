@@ -134,7 +134,7 @@ class TwoSwitches(PacketFabric):
 
     @cached_property
     def host_names(self) -> list[str]:
-        """Return the names of both hosts."""
+        """Return the names of both hosts, the first at each switch."""
         return ["h0", "h1"]
 
     @cached_property

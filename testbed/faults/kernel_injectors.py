@@ -184,7 +184,7 @@ class NetemInjector(KernelInjector):
 
     @staticmethod
     def available() -> str:
-        """Why this kernel or machine cannot do it, "" if it can."""
+        """Return why this kernel or machine cannot do it, "" if it can; uses a new namespace."""
         if shutil.which("tc") is None:
             return "INJECTOR=netem needs tc (apt install iproute2); use INJECTOR=p4 or nft"
         if complaint := in_new_namespace(_replace("lo", ["loss", "random", "1%"])):
@@ -278,7 +278,7 @@ class NftInjector(KernelInjector):
 
     @staticmethod
     def available() -> str:
-        """Why this kernel or machine cannot do it, "" if it can."""
+        """Return why this kernel or machine cannot do it, "" if it can; uses a new namespace."""
         if shutil.which("nft") is None:
             return "INJECTOR=nft needs nft (apt install nftables); use INJECTOR=p4 or netem"
         if complaint := in_new_namespace(["nft", "-f", "-"], ruleset("lo", [], 0.5)):

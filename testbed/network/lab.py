@@ -116,7 +116,7 @@ def files_of(lab: Lab) -> Iterator[tuple[Path, str]]:
 
 
 def _topologies(lab: Lab) -> list[dict[str, Any]]:
-    """Return containerlab's topology of each machine."""
+    """Return containerlab's topology of each machine: its nodes and its links, as YAML has them."""
     fabric, number = lab.fabric, max(1, len(lab.machines))
     where = machine_of(fabric, number)
     on = dict(zip(fabric.switch_names, where.tolist(), strict=True))

@@ -59,12 +59,12 @@ class WrittenSwitch:
         getattr(update.entity, what).CopyFrom(message)
 
     def read(self, *entities: Any) -> list[Any]:
-        """Return nothing: no switch answers."""
+        """Return an empty list, as the entries are written to a file and no switch answers."""
         return []
 
     @property
     def text(self) -> str:
-        """The collected writes as P4Runtime's ``WriteRequest``, in protobuf's text format."""
+        """Return the collected writes as P4Runtime's ``WriteRequest``, as protobuf's text."""
         return google.protobuf.text_format.MessageToString(self._request)
 
 

@@ -51,6 +51,7 @@ class Arrivals:
         """Return the packets of each switch by port; None for a switch that does not answer."""
 
         def one(control: RemoteSwitch) -> dict[int, int] | None:
+            """Return the packets that one switch received, by port; None if it does not answer."""
             table, handles = control.table(INGRESS_FAULT.faults), self._handles[id(control)]
             packets = table.counters(list(handles.values()))[:, 0].tolist()
             return None if control.lost else dict(zip(handles, packets, strict=True))

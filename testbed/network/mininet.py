@@ -251,7 +251,7 @@ class MininetNetwork:
     # ---- what was counted --------------------------------------------------------------------
 
     def host_statistics(self) -> dict[str, int]:
-        """Return the totals of `testbed.network.hosts.HostAgents.statistics`."""
+        """Return totals of all hosts by name; see `testbed.network.hosts.HostAgents.statistics`."""
         return self._hosts.statistics()
 
     def late(self) -> npt.NDArray[np.int64]:

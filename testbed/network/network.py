@@ -100,7 +100,7 @@ class Network(Protocol):
         ...
 
     def start(self) -> None:
-        """Begin the run at time 0."""
+        """Begin the run: the clock, `now_ns`, counts nanoseconds from here."""
         ...
 
     def add_source(self, source: Source) -> int:

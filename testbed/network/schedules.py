@@ -46,7 +46,7 @@ class Packets:
         yield replace(self, until_ns=FOREVER)
 
     def cut(self, n: int) -> Packets:
-        """Return the first ``n`` packets."""
+        """Return the first ``n`` packets, or all if there are fewer; arrays are views."""
         size = None if self.size is None else self.size[:n]
         ttl = None if self.ttl is None else self.ttl[:n]
         return Packets(self.time_ns[:n], self.flow[:n], size, ttl)
@@ -110,6 +110,7 @@ def listed(schedule: Schedule) -> Packets:
         return blocks[0]
 
     def column(name: str) -> npt.NDArray | None:
+        """Return an array of all blocks as one; None if the blocks do not have it."""
         parts = [getattr(block, name) for block in blocks]
         return None if parts[0] is None else np.concatenate(parts)
 

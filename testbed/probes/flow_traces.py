@@ -53,7 +53,7 @@ def trace(
     icmp: IcmpLimit,
     rng: np.random.Generator,
 ) -> Traces:
-    """Trace the flows that lost packets, within the hosts' and the switches' limits.
+    """Return traces of the flows that lost packets, within the hosts' and the switches' limits.
 
     A switch that did not answer is filled in if the fabric leaves one possibility: between a ToR
     and the switch where the path turns, or from the aggregation switch at the path's other end.

@@ -41,6 +41,7 @@ def five_tuples(flow_hi: npt.ArrayLike, flow_lo: npt.ArrayLike) -> FiveTuples:
     hi, lo = np.asarray(flow_hi, np.uint64), np.asarray(flow_lo, np.uint64)
 
     def bits(word: WordArray, shift: int, kind: Any) -> npt.NDArray[Any]:
+        """Return the bits of a word from ``shift`` on that fill the unsigned type ``kind``."""
         return (word >> np.uint64(shift) & np.uint64(np.iinfo(kind).max)).astype(kind)
 
     dst = (hi & np.uint64(0xFF)) << np.uint64(24) | lo >> np.uint64(40)

@@ -70,22 +70,29 @@ class RunError(UserError):
 
 
 class Record(Protocol):
-    """The interface of a recorded run: a `RunDirectory`, or a run that is still in memory.
-
-    ``config`` and ``network`` are the content of ``config.json`` and ``network.json``; ``segments``
-    are the path segments between monitors, numbered as in the tables.
-    """
+    """The interface of a recorded run: a `RunDirectory`, or a run that is still in memory."""
 
     @property
-    def config(self) -> Mapping[str, Any]: ...
+    def config(self) -> Mapping[str, Any]:
+        """Return the content of ``config.json``."""
+
     @property
-    def network(self) -> Mapping[str, Any]: ...
+    def network(self) -> Mapping[str, Any]:
+        """Return the content of ``network.json``."""
+
     @property
-    def fabric(self) -> Fabric: ...
+    def fabric(self) -> Fabric:
+        """Return the fabric, whose links are numbered as in the tables."""
+
     @property
-    def segments(self) -> Segments: ...
-    def has(self, name: str) -> bool: ...
-    def table(self, name: str) -> Mapping[str, Any]: ...
+    def segments(self) -> Segments:
+        """Return the path segments between monitors, numbered as in the tables."""
+
+    def has(self, name: str) -> bool:
+        """Return True if a table of `testbed.record.run_tables` was recorded."""
+
+    def table(self, name: str) -> Mapping[str, Any]:
+        """Return the columns of a table by name: arrays, lists of strings, and `Paths`."""
 
 
 def segment_columns(sent: Counts, lost: Counts) -> Columns:
@@ -204,11 +211,7 @@ class RunWriter:
         self.json("config.json", {"record_version": VERSION} | dict(content))
 
     def json(self, name: str, content: Mapping[str, Any]) -> None:
-        """Write a JSON file of `testbed.record.documents` atomically.
-
-        Raises:
-            RunError: It cannot be written, or is not as declared.
-        """
+        """Write a file of `testbed.record.documents` atomically; raise RunError if that fails."""
         try:
             write_document(self.partial / name, content)
         except DocumentError as error:

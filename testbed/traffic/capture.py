@@ -179,12 +179,15 @@ def _parse(frames: Frames, refused: Counter[str]) -> _Packets:
     _count_link_types(frames.link_type[~known], refused)
 
     def byte(offset: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """Return the byte at an offset in each frame, int64[n]."""
         return data[rows, np.minimum(offset, SNAP - 1)].astype(np.int64)
 
     def word(offset: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """Return the 16-bit big-endian number at an offset in each frame, int64[n]."""
         return byte(offset) << 8 | byte(offset + 1)
 
     def long(offset: npt.NDArray[np.int64]) -> npt.NDArray[np.uint64]:
+        """Return the 32-bit big-endian number at an offset in each frame, uint64[n]."""
         return (word(offset) << 16 | word(offset + 2)).astype(np.uint64)
 
     first = byte(at)
@@ -315,7 +318,7 @@ class JudgedTimes(NamedTuple):
 
 
 def judge_times(time_ns: npt.NDArray[np.int64]) -> JudgedTimes:
-    """Find the pauses of a capture, and the packets that are far from all others.
+    """Return the pauses of a capture, and the packets that are far from all others.
 
     A pause is a silence of at least a second that is more than ten times as long as all that is
     left of the capture without the pauses. There is at most one for every hundred packets, or one,

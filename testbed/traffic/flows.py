@@ -40,12 +40,12 @@ class Traffic:
 
     @property
     def n_flows(self) -> int:
-        """Return the number of flows, F."""
+        """Return the number of flows F, the length of every array with a value a flow."""
         return len(self.src_host)
 
     @property
     def n_packets(self) -> int:
-        """Return the number of packets, P."""
+        """Return the number of packets P, of all flows together."""
         return len(self.packets)
 
     @property

@@ -77,6 +77,7 @@ def read_frames(path: Path, left_out: Counter[str]) -> Iterator[Frames]:
     last_ns = TIMELESS
 
     def flush(share: float) -> Frames:
+        """Return the collected frames and begin anew; ``share`` of the file was read, 0 to 1."""
         nonlocal last_ns
         link_type, time_ns, length, captured = np.array(rows, np.int64).T
         snaps = np.frombuffer(b"".join(data), np.uint8).reshape(-1, SNAP)
@@ -212,6 +213,7 @@ class _Unzipped(gzip.GzipFile):
         self._path, self._left = path, max(_FEW_BYTES, _MOST_TIMES * size)
 
     def read(self, size: int | None = -1) -> bytes:
+        """Return at most ``size`` unpacked bytes; raise CaptureError if the total is too large."""
         data = super().read(size)
         self._left -= len(data)
         if self._left < 0:
@@ -232,6 +234,7 @@ def _open(path: Path) -> Iterator[Any]:
             size = max(path.stat().st_size, 1)
 
             def share() -> float:
+                """Return the share of the file's bytes that was read, 0 to 1."""
                 return min(1.0, raw.tell() / size)
 
             if raw.peek(2)[:2] == _GZIP_MAGIC:

@@ -234,6 +234,10 @@ def _end_points(
     rack = topology.hosts_per_tor
 
     def among(hosts: int, count: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+        """Return random senders and receivers among the first ``hosts`` hosts, int64[count] each.
+
+        The two hosts of a pair are in different racks.
+        """
         src = rng.integers(hosts, size=count)
         dst = rng.integers(hosts - rack, size=count)
         rack_start = src // rack * rack

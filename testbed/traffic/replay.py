@@ -54,7 +54,7 @@ class Account:
     factor: float
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the content of ``capture.json``."""
+        """Return the content of ``capture.json``: every field of the account by name."""
         return asdict(self)
 
 

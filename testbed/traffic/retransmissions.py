@@ -77,7 +77,7 @@ class PolledRetransmissions:
         self._known: dict[FlowKey, int] = {}
 
     def read(self) -> set[FlowKey]:
-        """The connections that have retransmitted since the last call."""
+        """Return the connections that have retransmitted since the last call."""
         before = self._known
         self._known = {
             (one.src_ip, one.dst_ip, one.src_port, one.dst_port): one.retransmitted
@@ -126,7 +126,7 @@ class TracedRetransmissions:
         self._rings.append((fd, ring))
 
     def read(self) -> set[FlowKey]:
-        """The connections that have retransmitted since the last call."""
+        """Return the connections that have retransmitted since the last call."""
         found = set()
         for _, ring in self._rings:
             for raw in _records(ring):

@@ -187,6 +187,7 @@ class Connection:
         """Return the switch's entities that match these ones, without writes still held back."""
 
         def read() -> list[Any]:
+            """Return the entities of all answers to one ReadRequest."""
             request = p4runtime_pb2.ReadRequest(device_id=self._client.device_id)
             request.entities.extend(entities)
             return [
@@ -266,6 +267,7 @@ def _connect(name: str, address: str, device_id: int, election_id: int) -> P4Run
     logging.getLogger().addFilter(_quiet)
 
     def connect() -> None:
+        """Append a connected client to ``made``, or nothing if the switch refuses or is silent."""
         try:
             made.append(_Client(device_id, address, (0, election_id)))
         except (SystemExit, P4RuntimeException, grpc.RpcError):

@@ -177,7 +177,7 @@ class RemoteSwitch:
 
     @property
     def carried(self) -> list[str]:
-        """The names of the register arrays whose elements can be read: see `CARRIED_BITS`."""
+        """Return the names of the register arrays that can be read: see `CARRIED_BITS`."""
         widths = {n: r.type_spec.bitstring.bit.bitwidth for n, r in self._arrays.items()}
         return [name for name, width in widths.items() if width <= CARRIED_BITS]
 
@@ -255,7 +255,7 @@ class RemoteSwitch:
 
 @lru_cache(maxsize=1)
 def parsed(p4info: str) -> Any:
-    """Parse the text of a P4Info; callers share the message and must not change it."""
+    """Return a P4Info from its text; callers share the message and must not change it."""
     return google.protobuf.text_format.Parse(p4info, p4info_pb2.P4Info())
 
 

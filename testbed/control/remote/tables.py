@@ -82,7 +82,7 @@ class RemoteTable:
         return handle
 
     def delete(self, handle: int) -> None:
-        """Remove the entry with a handle."""
+        """Remove the entry with the handle that `add` or `add_group_entry` returned."""
         self._connection.write("DELETE", "table_entry", _identity(self._entries.pop(handle)))
 
     def set_default(self, action: str, params: Sequence[int] = ()) -> None:
@@ -141,7 +141,7 @@ class RemoteTable:
 
 @dataclass
 class RemoteProfile:
-    """Implements `testbed.control.switch.ActionProfileControl` for a remote switch."""
+    """Implements `testbed.control.switch.ActionProfileControl` for a profile of a remote switch."""
 
     _connection: Session
     _info: Any

@@ -148,6 +148,7 @@ def _element(k: KeyField, m: Any, place: Place) -> tuple[Any, tuple[int, int]]:
     ours = full if k.mask is None else k.mask & full
 
     def checked(name: str) -> int:
+        """Return a number of the match; raise ``Wrong`` if it has more bits than the key."""
         value = int(getattr(m, name))
         if not 0 <= value <= full:
             raise Wrong((*place, name), f"it does not fit in the {k.width} bits of {k.name!r}")

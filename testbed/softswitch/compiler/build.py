@@ -202,6 +202,7 @@ def read_c(path: Path) -> str:
 
 def _expanded(path: Path, seen: set[Path]) -> str:
     def included(match: re.Match[str]) -> str:
+        """Return the text that replaces an ``#include``: the expanded file, "" the second time."""
         near = path.parent / match[1]
         wanted = near if near.exists() else C_SOURCES / match[1]
         if wanted in seen:

@@ -54,7 +54,7 @@ class ActionProfile:
         self._users.append(references)
 
     def check_member(self, member: int) -> None:
-        """Raise ``TableError`` unless the member exists."""
+        """Raise ``TableError`` unless the profile has a member with this number."""
         if member not in self._members:
             raise TableError(
                 Code.INVALID_MBR_HANDLE, f"action profile {self.name!r} has no member {member!r}"

@@ -160,6 +160,7 @@ class KeyEncoding:
         """Return a match that ``encode`` takes, with byte strings converted to integers."""
 
         def as_number(m: Any) -> Any:
+            """Return a match value as an int; byte strings are big-endian."""
             return int.from_bytes(m, "big") if isinstance(m, (bytes, bytearray)) else int(m)
 
         return tuple(

@@ -272,7 +272,7 @@ class Program:
     def load(
         cls, path: str | Path, observe: str | None = None, drop_port: int = DROP_PORT
     ) -> Program:
-        """Read a BMv2 JSON file and compile it (or take it from the cache).
+        """Return the program of a BMv2 JSON file, compiled or taken from the cache.
 
         ``observe``: metadata or header field of at most 64 bits whose final value each
         processed packet reports. ``drop_port``: the egress port that means drop, simple_switch's

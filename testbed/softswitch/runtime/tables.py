@@ -384,12 +384,12 @@ class Table:
         return self._profile
 
     def add_member_entry(self, match: Match, member: int, priority: int | None = None) -> int:
-        """Add an entry that runs a member of the table's action profile."""
+        """Add an entry that runs a member of the table's action profile; return its handle."""
         self._members().check_member(member)
         return self._insert(match, member, words([]), priority)
 
     def add_group_entry(self, match: Match, group: int, priority: int | None = None) -> int:
-        """Add an entry that runs the member of a group the selector's hash picks."""
+        """Add an entry that runs the member of a group that a hash picks; return its handle."""
         if not self._members().check_group(group):
             raise TableError(
                 Code.EMPTY_GRP, f"group {group} of {self.definition.profile!r} is empty"

@@ -102,6 +102,7 @@ def _cells(
     kind = {"counter": COUNTER_ENTRY, "meter": METER_ENTRY, "register": REGISTER_ENTRY}
 
     def answer(some: slice) -> bytes:
+        """Return the serialized ReadResponses of a slice of the selected cells."""
         indices = np.arange(at.start + some.start, at.start + some.stop)
         # the field of Index is there, though it is 0
         index = nested(2, number(1, indices))
@@ -160,6 +161,7 @@ def read_register(
         values = np.array(array[at.start : at.stop])
 
     def data(some: slice) -> list[Column]:
+        """Return the columns of P4Data for a slice of the selected cells."""
         return nested(3, nested(1, [octets(big_endian(values[some]))]))
 
     return _cells(config, values, entry, data)
@@ -216,6 +218,7 @@ def read_meter(config: ArrayConfig, switch: Switch, ports: Ports, entry: Any) ->
         values = switch.meters(config.name)[at.start : at.stop].copy()
 
     def rates(some: slice) -> list[Column]:
+        """Return the columns of MeterConfig for a slice of the selected meters."""
         meters = values[some]
         return nested(3, meter_config(meters), meters["configured"] != 0)
 

@@ -100,6 +100,7 @@ class Device:
         """
 
         def run() -> None:
+            """Compile the program, put it into service and end all waits in ``settled``."""
             try:
                 self.commit(self.pipeline_of(load()))
             except (P4Error, SoftSwitchError) as e:
@@ -178,7 +179,10 @@ class P4Runtime:
     # ---- configuration ----
 
     def SetForwardingPipelineConfig(self, request: Any) -> Any:
-        """VERIFY, SAVE, COMMIT or RECONCILE a configuration, as the request says."""
+        """VERIFY, SAVE, COMMIT or RECONCILE a configuration, as the request says.
+
+        Returns an empty response; raises ``P4Error`` if the configuration or the client is refused.
+        """
         self.device.arbitration.allow(request)
         self.device.settled()
         self._configure(request)
@@ -254,13 +258,16 @@ class P4Runtime:
             )
 
     def Capabilities(self, request: Any) -> Any:
-        """Return the supported version of P4Runtime."""
+        """Return the version of the P4Runtime API that this server implements."""
         return p4runtime_pb2.CapabilitiesResponse(p4runtime_api_version=API_VERSION)
 
     # ---- entities ----
 
     def Write(self, request: Any) -> Any:
-        """Apply the updates in order; the ones that fail do not stop the others."""
+        """Apply the updates in order; the ones that fail do not stop the others.
+
+        Returns an empty response; raises ``BatchError``, an error for each update, if one failed.
+        """
         self.device.arbitration.allow(request)
         if request.atomicity != p4runtime_pb2.WriteRequest.CONTINUE_ON_ERROR:
             raise P4Error(UNIMPLEMENTED, "only CONTINUE_ON_ERROR is supported")

@@ -245,7 +245,10 @@ class Server:
         """Return the RPCs by name. To gRPC the requests are streams of bytes."""
 
         def guarded(rpcs: Rpcs, serve: Callable[[Context], Coroutine[Any, Any, T]]) -> Any:
+            """Return the handler of an RPC, which is counted in ``rpcs`` while ``serve`` runs."""
+
             async def handle(_: object, context: Context) -> T:
+                """Return what ``serve`` returns; end the RPC with a status if it raises."""
                 with rpcs:
                     try:
                         return await serve(context)
@@ -255,9 +258,11 @@ class Server:
             return handle
 
         def unary(rpc: Callable[[Any], Any], pool: Executor) -> grpc.RpcMethodHandler:
+            """Return the handler of an RPC with one request and one answer, made in ``pool``."""
             kind = getattr(p4runtime_pb2, f"{rpc.__name__}Request")
 
             async def serve(context: Context) -> bytes:
+                """Return the serialized answer to the one request of the call."""
                 data = await self._request(context)
                 return await self._work(len(data), pool, _answer, rpc, kind, data)
 

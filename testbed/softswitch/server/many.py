@@ -74,6 +74,7 @@ class Switches:
         log = Path(order["log"])
 
         def say(line: str) -> None:
+            """Append a line to the log of the switch."""
             with log.open("a") as file:
                 file.write(f"{line}\n")
 

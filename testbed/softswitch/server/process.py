@@ -189,6 +189,7 @@ def _serve(options: argparse.Namespace, ended: socket.socket, written: socket.so
     failures: list[str] = []
 
     def failed(why: str) -> None:
+        """Keep the reason of a failure and wake the main thread, which ends the process."""
         failures.append(why)
         written.send(b"\0")
 

@@ -200,10 +200,12 @@ class _Protocol(TBinaryProtocol):
         self._spend(length * limits.VALUE_BYTES)
 
     def readMessageBegin(self) -> Any:
+        """Return the name, type and number of the next call, with a new allowance of bytes."""
         self._left = limits.THRIFT_BYTES
         return super().readMessageBegin()
 
     def readFieldBegin(self) -> Any:
+        """Return the name, type and number of the next field; each costs some of the allowance."""
         self._spend(limits.VALUE_BYTES)
         return super().readFieldBegin()
 

@@ -200,6 +200,10 @@ class Multicast:
 
     def _locked(self, call: Call) -> Call:
         def locked(a: Arguments) -> Result:
+            """Return the result of the call under the lock; raise ``BmError`` without a program.
+
+            The multicast groups and nodes are forgotten when the program was replaced.
+            """
             with self.device.lock:
                 if self.device.pipeline is None:
                     raise BmError(MulticastErrorCode.ERROR)
@@ -303,6 +307,7 @@ class Multicast:
         before = node.ports, node.lags
 
         def undo() -> None:
+            """Give the node its earlier ports and LAGs back."""
             node.ports, node.lags = before
 
         node.ports, node.lags = _ports(text(a, 3)), _bits(text(a, 4))

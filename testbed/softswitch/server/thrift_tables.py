@@ -94,6 +94,7 @@ class Tables:
         """Return a call that holds the locks and reports errors with BMv2's codes."""
 
         def guarded(a: Arguments) -> Result:
+            """Return the result of the call; raise ``BmError`` for a failure or another context."""
             with self.device.lock:
                 pipeline = self.device.pipeline
                 if pipeline is None or a.get(1, 0):
@@ -288,6 +289,7 @@ class Tables:
         """Return a match element as a struct BmMatchParam of BMv2."""
 
         def octets(v: int) -> bytes:
+            """Return a number as big-endian bytes, as many as ``width`` bits take."""
             return v.to_bytes((width + 7) // 8, "big")
 
         full = (1 << width) - 1

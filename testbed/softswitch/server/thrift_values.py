@@ -113,7 +113,7 @@ class MulticastErrorCode(IntEnum):
 
 
 def read_value(p: Any, kind: int) -> Any:
-    """Read a value of a type; structs become dicts by field number, sets become lists."""
+    """Return the next value, of a type; structs become dicts by field number, sets lists."""
     if kind == TType.STRUCT:
         return read_struct(p)
     if kind in (TType.LIST, TType.SET):
