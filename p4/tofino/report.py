@@ -283,7 +283,7 @@ def report(compiler: Compiler, steps: Sequence[tuple[tuple[str, ...], Usage]]) -
 def main(arguments: Sequence[str]) -> int:
     """Build the profiles, or with ``--write`` each step and the report; return the exit status.
 
-    The status is 0, or 2 for wrong arguments, a missing compiler or a build that fails.
+    It is a number: 0, or 2 for wrong arguments, a missing compiler or a build that fails.
     """
     if any(argument != "--write" for argument in arguments):
         print("usage: report.py [--write]")

@@ -56,7 +56,7 @@ class EpochClock:
 
 
 def set_parity(control: Tables, parity: int) -> None:
-    """Make a switch count in the meters of ``parity`` (0 or 1) from now on."""
+    """Make a switch count in the meters of ``parity``, the epoch's number modulo 2, from now on."""
     control.table(IDENTITY.epoch).set_default(IDENTITY.set_parity, (parity,))
 
 

@@ -35,7 +35,7 @@ class Uplinks:
         self._write()
 
     def undrain(self, link: int) -> None:
-        """Add a drained uplink to the group again."""
+        """Add a drained uplink, a directed link's id, to the group again."""
         self._drained.remove(link)
         self._write()
 
@@ -84,9 +84,9 @@ class Route(NamedTuple):
 
 
 def routes(topology: PacketFabric, switch: int) -> list[Route]:
-    """Return the routes of a switch, in the order in which they are installed.
+    """Return the routes of a switch, given by index, in the order in which they are installed.
 
-    There are O(k^2) of them at a ToR and O(k) at any other switch.
+    Their number is O(k^2) at a ToR and O(k) at any other switch.
     """
     own = Route(int(topology.switch_ip[switch]), 32, ROUTING.local)
     if not isinstance(topology, FatTree):

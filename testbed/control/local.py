@@ -42,24 +42,24 @@ class LocalSwitch:
         return self._profiles[name]
 
     def counter(self, name: str, indices: Sequence[int] | None = None) -> npt.NDArray[Any]:
-        """Return an indirect counter as a live view of all its elements; ``indices`` is ignored."""
+        """Return an indirect counter as a live view of all elements [n]; ``indices`` is ignored."""
         return self.switch.counter(name)
 
     def read_registers(self, names: Sequence[str]) -> dict[str, npt.NDArray[Any]]:
-        """Return the register arrays ``names``, by name, as live views."""
+        """Return the register arrays ``names``, by name, as live views [size of the array]."""
         return {name: self.switch.register(name) for name in names}
 
     def reset_registers(
         self, names: Sequence[str], start: int = 0, stop: int | None = None
     ) -> None:
-        """Set elements ``start`` to ``stop - 1`` of each array to zero."""
+        """Set elements ``start`` to ``stop - 1``, counted from 0, of each array to zero."""
         for name in names:
             self.switch.register(name)[start:stop] = 0
 
     def digests(self) -> dict[str, npt.NDArray[Any]]:
         """Return the digests since the last call, by name; they are acknowledged.
 
-        A digest is a structured array: the fields of the program, ``now_us`` and ``sequence``.
+        Each is a structured array [n]: the program's fields, ``now_us`` and ``sequence``.
         """
         return self.switch.digests(ack=True) if self.switch.digests_pending else {}
 
@@ -81,7 +81,7 @@ class LocalSwitch:
         """Install every entry, member and group that was written and that the switch lacks.
 
         Returns:
-            How many entries, members and groups were installed.
+            The number of entries, members and groups that were installed.
         """
         self.lost = ""
         parts = [*self._profiles.values(), *self._tables.values()]
@@ -120,14 +120,14 @@ class LocalTable:
         params: Sequence[int] = (),
         priority: int | None = None,
     ) -> int:
-        """Add an entry and return its handle; a lost switch gets it with `restore`."""
+        """Add an entry and return its handle, a number; a lost switch gets it with `restore`."""
         match = tuple(match)
         return self._insert(
             _Entry(match, priority, lambda table: table.add(match, action, params, priority))
         )
 
     def add_group_entry(self, match: Sequence[Any], group: int, priority: int | None = None) -> int:
-        """Add an entry that runs a member of a group; return its handle."""
+        """Add an entry that runs a member of the group with this number; return its handle."""
         match = tuple(match)
         return self._insert(
             _Entry(match, priority, lambda table: table.add_group_entry(match, group, priority))
@@ -141,7 +141,7 @@ class LocalTable:
         return self._next - 1
 
     def delete(self, handle: int) -> None:
-        """Remove the entry with the handle that `add` or `add_group_entry` returned."""
+        """Remove the entry with a handle, the number that `add` or `add_group_entry` returned."""
         del self._entries[handle]
         own = self._own.pop(handle, None)
         if own is not None and not self._control.lost:

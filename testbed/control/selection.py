@@ -153,7 +153,10 @@ class FlowSelector:
             self._hh(segment).delete(request.handle)
 
     def poll(self, now_ns: int) -> None:
-        """Read new digests and install rules for those that are at least ``latency_ns`` old."""
+        """Read new digests and install rules for those that are at least ``latency_ns`` old.
+
+        ``now_ns`` is the time since the run's start in ns.
+        """
         found = [
             (switch, digest)
             for switch, control in self.controls.items()

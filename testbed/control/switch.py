@@ -30,11 +30,11 @@ class TableControl(Protocol):
         params: Sequence[int] = (),
         priority: int | None = None,
     ) -> int:
-        """Add an entry and return its handle; a ternary one needs a ``priority``."""
+        """Add an entry and return its handle, a number; a ternary one needs a ``priority``."""
         ...
 
     def delete(self, handle: int) -> None:
-        """Remove the entry with the handle that `add` or `add_group_entry` returned."""
+        """Remove the entry with a handle, the number that `add` or `add_group_entry` returned."""
         ...
 
     def counters(self, handles: Sequence[int]) -> npt.NDArray[np.uint64]:
@@ -46,7 +46,7 @@ class TableControl(Protocol):
         ...
 
     def add_group_entry(self, match: Sequence[Any], group: int, priority: int | None = None) -> int:
-        """Add an entry that runs a member of a group; return its handle."""
+        """Add an entry that runs a member of the group with this number; return its handle."""
         ...
 
 
@@ -106,17 +106,20 @@ class SwitchControl(Tables, Protocol):
         ...
 
     def read_registers(self, names: Sequence[str]) -> dict[str, npt.NDArray[Any]]:
-        """Return the register arrays ``names``, by name; they may be live views."""
+        """Return the register arrays ``names``, by name, unsigned [size of the array].
+
+        They may be live views.
+        """
         ...
 
     def reset_registers(
         self, names: Sequence[str], start: int = 0, stop: int | None = None
     ) -> None:
-        """Set elements ``start`` to ``stop - 1`` of each array to zero."""
+        """Set elements ``start`` to ``stop - 1``, counted from 0, of each array to zero."""
         ...
 
     def digests(self) -> dict[str, npt.NDArray[Any]]:
-        """Return the digests since the last call, by name, as structured arrays."""
+        """Return the digests since the last call, by name, each as a structured array [n]."""
         ...
 
     def give_up(self, reason: str) -> None:
@@ -130,7 +133,7 @@ class SwitchControl(Tables, Protocol):
     def restore(self) -> int:
         """Use a switch again that has restarted or that another controller had.
 
-        Entries that are missing are installed and foreign ones removed; return how many they were.
+        Entries that are missing are installed and foreign ones removed; returns their number.
         """
         ...
 
@@ -166,8 +169,8 @@ def _threads() -> ThreadPoolExecutor:
 def batch(controls: Iterable[SwitchControl]) -> Iterator[None]:
     """Hold writes back within the block and send them at its end, to all switches in parallel.
 
-    Each switch receives its writes in their order. When the block has ended, all switches have
-    them, so that no write of a following batch takes effect before all of this one.
+    Yields nothing. Each switch receives its writes in their order. When the block has ended, all
+    switches have them, so that no write of a following batch takes effect before all of this one.
     """
     every = list(controls)
     for control in every:

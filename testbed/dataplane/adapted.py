@@ -28,8 +28,8 @@ def adapted_program(folder: Path, limit: IcmpLimit, entries: Mapping[str, int]) 
 
     Args:
         folder: Where the files are written.
-        limit: Of ICMP messages.
-        entries: By table, how many entries it must have room for; smaller ones grow.
+        limit: The limit of ICMP messages that a switch sends.
+        entries: By table, the number of entries it must have room for; smaller ones grow.
 
     Raises:
         DataPlaneError: The program does not have its limit in the places known here.

@@ -82,7 +82,7 @@ class CompiledProgram:
         return name
 
     def capacity(self, table: str) -> int:
-        """Return how many entries a table can hold."""
+        """Return the number of entries that a table can hold."""
         return int(self._known(self._tables, "table", table)["max_size"])
 
     def action(self, table: str, name: str, *params: str) -> str:
@@ -106,7 +106,10 @@ class CompiledProgram:
         return name
 
     def register(self, name: str, size: int) -> str:
-        """Return ``name`` if it is a register array of ``size`` elements."""
+        """Return ``name`` if it is a register array with this number of elements.
+
+        Raises DataPlaneError if it has another size, or if there is none.
+        """
         found = self._known(self._registers, "register", name)["size"]
         if found != size:
             raise self._error(f"register {name} has {found} elements, not {size}")

@@ -136,7 +136,7 @@ class Fabric:
         return {name: i for i, name in enumerate(self.link_names)}
 
     def switch(self, name: str) -> int:
-        """Return the index of the switch ``name``. Raises TopologyError for an unknown name."""
+        """Return the index, from 0, of the switch ``name``. Raises TopologyError if unknown."""
         if name not in self._switch_index:
             _, first = np.unique(self.tier, return_index=True)
             known = ", ".join(self.switch_names[i] for i in first)

@@ -85,15 +85,15 @@ class FatTree(PacketFabric):
     # ---- switches and hosts ------------------------------------------------------------------
 
     def tor(self, pod: int, i: int) -> int:
-        """Return the index of the i-th ToR switch of a pod."""
+        """Return the index of the i-th ToR switch of a pod; both count from 0."""
         return pod * self.half + i
 
     def agg(self, pod: int, i: int) -> int:
-        """Return the index of the i-th aggregation switch of a pod."""
+        """Return the index of the i-th aggregation switch of a pod; both count from 0."""
         return self.n_tors + pod * self.half + i
 
     def core(self, i: int) -> int:
-        """Return the index of the i-th core switch."""
+        """Return the index of the i-th core switch, counted from 0."""
         return self.n_tors + self.n_aggs + i
 
     # ---- addresses ---------------------------------------------------------------------------

@@ -99,8 +99,8 @@ class PacketFabric(Fabric, ABC):
     def segments(self, monitors: str = "tor+core", seed: int = 0) -> Segments:
         """Return every path segment between monitor switches.
 
-        See `testbed.fabric.segments.segments`; the arguments are those of
-        `testbed.fabric.monitors.monitor_switches`.
+        See `testbed.fabric.segments.segments`. The arguments are those of
+        `testbed.fabric.monitors.monitor_switches`; ``seed`` is the number that draws shares.
         """
         return segments(Ecmp(self), monitor_switches(self, monitors, seed))
 

@@ -106,7 +106,7 @@ class PathSets:
 
     @cached_property
     def owner(self) -> IntArray:
-        """Return the set that each path belongs to, int32[len(paths)]."""
+        """Return the number of the set that each path belongs to, int32[len(paths)]."""
         return np.repeat(np.arange(len(self), dtype=np.int32), self.width)
 
     @property

@@ -252,7 +252,7 @@ def _short(text: str) -> str:
 
 
 def read_file(path: Path, duration_s: float | None = None) -> Document:
-    """Return the content of a fault file, checked for a run of ``duration_s`` if that is given.
+    """Return the content of a fault file, checked for a run of ``duration_s`` seconds if given.
 
     Raises:
         FaultError: It cannot be read, or says what makes no sense. One line with its place.

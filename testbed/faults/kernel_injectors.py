@@ -359,12 +359,15 @@ def _match(match: FlowMatch) -> str:
 
 
 def run_in(pid: int, command: Sequence[str], text: str = "") -> str:
-    """Run a command in the network namespace of a process; return "" or its error message."""
+    """Run a command in the network namespace of the process with id ``pid``.
+
+    ``text`` is its standard input. Returns "" or the command's error message.
+    """
     return _complaint([*_inside(pid), *command], text)
 
 
 def ask_in(pid: int, command: Sequence[str]) -> Any:
-    """Run a command in the network namespace of a process and return the JSON that it prints.
+    """Run a command in the network namespace of the process with id ``pid``; return its JSON.
 
     Raises:
         InjectorError: It fails, or prints something else.

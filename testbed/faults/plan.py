@@ -254,7 +254,11 @@ def check_kind(kind: str, rate: float | None) -> None:
 
 
 def checked_schedule(schedule: Any) -> tuple[tuple[float, float], ...]:
-    """Return a schedule as floats. Raises FaultError if it is not ascending and disjoint."""
+    """Return a schedule as (start, end) pairs of floats, in seconds.
+
+    Raises:
+        FaultError: The pairs are not ascending and disjoint, or a time is negative or infinite.
+    """
     try:
         spans = tuple((_number(start), _number(end)) for start, end in schedule)
     except (TypeError, ValueError):

@@ -254,7 +254,7 @@ def _draw(
 
 
 def named_switch(topology: Fabric, name: str) -> int:
-    """Return the index of a switch. Raises FaultError, which suggests the nearest name."""
+    """Return the index, from 0, of a switch. Raises FaultError, which suggests the nearest name."""
     name = name.strip()
     try:
         return topology.switch(name)

@@ -103,16 +103,19 @@ class HostAgents:
 
     @property
     def now_ns(self) -> int:
-        """Return the time since `start` in nanoseconds, without the time that `hold` took."""
+        """Return the time since `start` in ns, without the time that `hold` took."""
         return int(self._library.agents_now(self._agents))
 
     def hold(self, gate_ns: int) -> None:
-        """Let the clock go on until ``gate_ns`` and stand still there; sources send by it."""
+        """Let the clock go on until ``gate_ns`` (ns since `start`) and stand still there.
+
+        The sources send by this clock.
+        """
         self._library.agents_hold(self._agents, gate_ns)
 
     @property
     def held_ns(self) -> int:
-        """Return for how many nanoseconds of real time `hold` has made the clock stand still."""
+        """Return the real time, in ns, for which `hold` has made the clock stand still."""
         return int(self._library.agents_held(self._agents))
 
     @property
@@ -154,7 +157,7 @@ class HostAgents:
         return stats
 
     def replies(self) -> npt.NDArray[Any]:
-        """Return a copy of the received ICMP time-exceeded messages, with the dtype `REPLY`."""
+        """Return a copy of the received ICMP time-exceeded messages, `REPLY` [n]."""
         n = int(self._library.agents_replies(self._agents, None, 0))
         replies = np.zeros(n, REPLY)
         if n:

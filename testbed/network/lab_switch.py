@@ -108,6 +108,8 @@ def _connected(name: str, election_id: int) -> RemoteSwitch:
 def load(name: str, queue_packets: int = 0) -> None:
     """Load the program and the entries of a switch of the lab in this folder.
 
+    ``queue_packets`` is the depth of its queues in packets; 0 leaves the switch's own.
+
     Raises:
         RemoteError: It does not answer, or refuses them.
     """

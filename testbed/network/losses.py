@@ -105,7 +105,7 @@ class Losses:
         self._arrived_before = self._arrived(self.arrivals.read())
 
     def died(self, switch: int) -> None:
-        """Note that a switch died: everything sent to it from now on is lost."""
+        """Note that the switch with this number died: all packets to it are lost from now on."""
         sent, _ = self._sent()
         with self._lock:
             self._at_death[switch] = sent

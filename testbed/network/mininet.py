@@ -142,7 +142,7 @@ class MininetNetwork:
 
     @property
     def now_ns(self) -> int:
-        """Return the time since `start` in nanoseconds; 0 while the network is down."""
+        """Return the time since `start` in ns; 0 while the network is down."""
         return 0 if self._agents is None else self._agents.now_ns
 
     @property
@@ -167,7 +167,10 @@ class MininetNetwork:
         self._switches.restart(switch)
 
     def answers(self, switch: int) -> bool:
-        """Return True if a restarted switch is up; then its new sockets are watched for drops."""
+        """Return True if a restarted switch, given by its number, is up.
+
+        Then its new sockets are watched for drops.
+        """
         assert self._losses is not None
         if not self._switches.answers(switch):
             return False
@@ -241,7 +244,7 @@ class MininetNetwork:
         return self._hosts.delivered(number)
 
     def replies(self) -> npt.NDArray[Any]:
-        """Return a copy of the ICMP time-exceeded messages that hosts received (`REPLY`)."""
+        """Return a copy of the ICMP time-exceeded messages that hosts received, `REPLY` [n]."""
         return self._hosts.replies()
 
     def drops(self) -> npt.NDArray[Any]:
@@ -251,7 +254,10 @@ class MininetNetwork:
     # ---- what was counted --------------------------------------------------------------------
 
     def host_statistics(self) -> dict[str, int]:
-        """Return totals of all hosts by name; see `testbed.network.hosts.HostAgents.statistics`."""
+        """Return the totals of all hosts, numbers of packets or frames by name.
+
+        See `testbed.network.hosts.HostAgents.statistics`.
+        """
         return self._hosts.statistics()
 
     def late(self) -> npt.NDArray[np.int64]:
@@ -355,7 +361,7 @@ class MininetNetwork:
         return [self._nodes.pid(name) for name in self.topology.host_names]
 
     def spawn(self, host: int, command: Sequence[str], log: Path) -> subprocess.Popen[bytes]:
-        """Start a process on a host and return it; it ends with the network.
+        """Start a process on the host with this number and return it; it ends with the network.
 
         Its output is appended to the file ``log``.
 

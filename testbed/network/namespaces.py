@@ -53,7 +53,10 @@ def inside(pid: int) -> Iterator[None]:
 
 @contextmanager
 def entered(there: int) -> Iterator[None]:
-    """Run the block in a network namespace, given by a file descriptor, in this thread only."""
+    """Run the block in a network namespace, in this thread only.
+
+    ``there`` is the number of a file descriptor of the namespace. The block gets no value.
+    """
     here = os.open("/proc/thread-self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
     try:
         _enter(there)

@@ -112,7 +112,7 @@ class Network(Protocol):
         ...
 
     def run_until(self, time_ns: int) -> None:
-        """Run, or wait, until a time in nanoseconds."""
+        """Run, or wait, until a time in ns since `start`."""
         ...
 
     def drain(self) -> None:
@@ -120,11 +120,11 @@ class Network(Protocol):
         ...
 
     def restart(self, switch: int) -> None:
-        """Restart a switch, which loses its entries and counters."""
+        """Restart the switch with this number, which loses its entries and counters."""
         ...
 
     def answers(self, switch: int) -> bool:
-        """Return True if a restarted switch can be used again."""
+        """Return True if the restarted switch with this number can be used again."""
         ...
 
     def sent(self, number: int) -> npt.NDArray[np.uint32]:
@@ -136,7 +136,7 @@ class Network(Protocol):
         ...
 
     def replies(self) -> npt.NDArray[Any]:
-        """Return the ICMP messages that hosts received, with the dtype `REPLY`."""
+        """Return the ICMP messages that hosts received, `REPLY` [n]."""
         ...
 
     def drops(self) -> npt.NDArray[Any]:

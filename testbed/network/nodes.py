@@ -245,7 +245,10 @@ def cables(
 
 
 def host_commands(topology: PacketFabric, host: int, interface: str) -> list[str]:
-    """Return the arguments of the ``ip`` commands that give a host its address and routes."""
+    """Return the arguments of the ``ip`` commands that give a host its address and routes.
+
+    ``host`` is the host's number and ``interface`` the name of its interface.
+    """
     tor = int(topology.host_tor[host])
     gateway, mac = _ip(topology.switch_ip[tor]), mac_text(int(topology.switch_mac[tor]))
     return [
@@ -271,5 +274,5 @@ def _ip(address: Any) -> str:
 
 
 def mac_text(address: int) -> str:
-    """Return the text of a MAC address that is given as an integer."""
+    """Return the text of a MAC address, given as an integer of 48 bits: ``02:00:0a:00:00:02``."""
     return ":".join(f"{address >> shift & 0xFF:02x}" for shift in range(40, -8, -8))

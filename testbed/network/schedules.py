@@ -110,7 +110,7 @@ def listed(schedule: Schedule) -> Packets:
         return blocks[0]
 
     def column(name: str) -> npt.NDArray | None:
-        """Return an array of all blocks as one; None if the blocks do not have it."""
+        """Return an array of all blocks as one, [P packets]; None if the blocks do not have it."""
         parts = [getattr(block, name) for block in blocks]
         return None if parts[0] is None else np.concatenate(parts)
 

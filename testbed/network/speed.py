@@ -36,7 +36,7 @@ def slowness() -> float:
 
 
 def patience() -> float:
-    """Return how many times longer than usual to wait for a process, at least 1.
+    """Return a number of at least 1: how many times longer than usual to wait for a process.
 
     It is measured like `slowness` but in wall-clock time, so that a busy machine counts as slow.
     """

@@ -214,12 +214,12 @@ class VirtualNetwork:
         self.run_until(FOREVER)
 
     def restart(self, switch: int) -> None:
-        """Restart a switch, without table entries and with all its state at zero."""
+        """Restart the switch with this number, without table entries and with all state at zero."""
         self._switches[switch].restart()
         self._library.net_replace(self._net, switch, self._switches[switch].handle)
 
     def answers(self, switch: int) -> bool:
-        """Return True: a restarted switch can be used at once."""
+        """Return True: a restarted switch, of any number, can be used at once."""
         return True
 
     @property
@@ -278,7 +278,7 @@ class VirtualNetwork:
         return self._drops
 
     def replies(self) -> npt.NDArray[Any]:
-        """Return the ICMP messages that hosts received, with the dtype `REPLY`, read-only.
+        """Return the ICMP messages that hosts received, `REPLY` [n], read-only.
 
         They are sorted by time, then by host.
         """

@@ -270,7 +270,7 @@ def decompose(climbs: MeetingClimbs, *, apart: bool = True) -> list[Part]:
 def shapes(
     fabric: Fabric, climbs: MeetingClimbs, parts: Sequence[Part], *, symmetry: bool = True
 ) -> tuple[list[int], list[int]]:
-    """Return the first part of each shape, and the shape of each part.
+    """Return the number of the first part of each shape, and the number of the shape of each part.
 
     Two parts have the same shape if a mapping of their switches that keeps every ToR and the order
     of the others turns one into the other, as the planes of a fat-tree or the spines of a

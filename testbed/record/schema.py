@@ -105,7 +105,7 @@ class Schema:
 
 
 def interval(low: float | None, high: float | None) -> str:
-    """Return a range in words: ``0 to 10^15``, ``from 1``, or "" if it has no bound."""
+    """Return a range of numbers in words: ``0 to 10^15``, ``from 1``, or "" without a bound."""
     if high is None:
         return "" if low is None else f"from {low:g}"
     large = {10**15: "10^15"} | {2**n - 1: f"2^{n}-1" for n in (32, 40, 48)}

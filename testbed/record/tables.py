@@ -103,7 +103,7 @@ class Table:
             raise TableError(f"{self.path} has no rows")
 
     def fail(self, row: int, reason: str) -> TableError:
-        """Return the error of a row, for the caller to raise; it includes a key of one column."""
+        """Return the error of a row, from 0, with its key of one column; the caller raises it."""
         key = "" if self._key is None else f" ({self._key[0]} {self._key[1][row]})"
         path, own = self._place(row)
         return TableError(f"{path}: row {own}{key}: {reason}")
@@ -122,7 +122,7 @@ class Table:
             raise self.fail(int(np.argmax(bad)), reason)
 
     def refuse_twice(self, name: str, values: LongArray) -> None:
-        """Raise TableError for the first row that has the same value as an earlier row."""
+        """Raise TableError for the first of the values, int64[n_rows], that an earlier row has."""
         order = np.argsort(values, kind="stable")
         again = order[1:][np.diff(values[order]) == 0]
         if len(again):
@@ -141,9 +141,10 @@ class Table:
         high: float | None,
         needed: str = "",
     ) -> None:
-        """Raise TableError for the first row whose value is not from ``low`` to ``high``.
+        """Raise TableError for the first value that is not from ``low`` to ``high``.
 
-        nan counts as outside unless the column allows it; rows without a value are skipped.
+        There is a value for each row, [n_rows]. nan counts as outside unless the column allows
+        it; rows without a value are skipped.
         """
         column, outside = self._schema[name], np.zeros(len(values), np.bool_)
         if values.dtype.kind == "f" and not column.null.startswith("nan"):

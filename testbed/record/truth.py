@@ -27,7 +27,7 @@ def links_with_matches(run: RunDirectory) -> list[str]:
 
 
 def failed_devices(run: RunDirectory) -> dict[str, int]:
-    """Return the switches that failed, by name.
+    """Return the indices, from 0, of the switches that failed, by name.
 
     Raises:
         RunError: ``truth.yaml`` does not list switches of the fabric (one line).

@@ -52,7 +52,10 @@ class YamlFile:
         return node.start_mark.line + 1
 
     def truth_value(self) -> tuple[int, str] | None:
-        """Return the line and text of the first boolean, as an unquoted ``yes`` or ``on``."""
+        """Return the line, a number from 1, and text of the first boolean, such as ``yes``.
+
+        None if there is no such word outside quotes.
+        """
         for node in _nodes(self.root):
             if node.tag == _BOOL:
                 return node.start_mark.line + 1, node.value

@@ -156,7 +156,7 @@ def read_capture(
 
 
 def listed(counts: Mapping[str, int]) -> str:
-    """Return counts in words, the largest first: ``12 ARP, 3 ICMP``."""
+    """Return numbers and what they count in words, the largest first: ``12 ARP, 3 ICMP``."""
     order = sorted((-n, what) for what, n in counts.items() if n)
     return ", ".join(f"{-n:,} {what}" for n, what in order)
 

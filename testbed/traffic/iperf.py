@@ -102,7 +102,7 @@ class Iperf:
         """Start the servers of the first transfers and wait until they listen.
 
         Raises:
-            NetworkError: They do not.
+            NetworkError: One does not listen after ``patience_s`` seconds.
         """
         self._start_servers(LEAD_NS)
         wanted = [(self._dst[n], self._keys[n][3]) for n in self._servers]

@@ -96,7 +96,7 @@ def meter(
     room = int(room + 12 * np.sqrt(room) + 200)
 
     def run(chunk: int) -> None:
-        """Count on one chunk of the segments, into the slices of the arrays above."""
+        """Count on one chunk, a slice of the segments [S], into the arrays above."""
         part = slice(chunk * _CHUNK, (chunk + 1) * _CHUNK)
         _meter(
             np.random.default_rng(seeds[chunk]), arrivals[part], ongoing[part], success[:, part],

@@ -97,7 +97,7 @@ def put_tcp(frames: Bytes, at: int, src_port: Field, dst_port: Field) -> None:
 
 
 def internet_checksum(data: Bytes) -> npt.NDArray[np.uint16]:
-    """Return the Internet checksum (RFC 1071) over the last axis of uint8[..., even]."""
+    """Return the Internet checksum (RFC 1071) over the last axis of bytes, uint8[..., even]."""
     words = data[..., 0::2].astype(np.uint32) << 8 | data[..., 1::2]
     total = words.sum(axis=-1, dtype=np.uint32)
     total = (total & 0xFFFF) + (total >> 16)

@@ -118,7 +118,7 @@ class TcpSockets:
 
     @property
     def overflows(self) -> int:
-        """Return how often a kernel lost reports, as too many connections ended at once."""
+        """Return the number of times a kernel lost reports, as too many connections ended."""
         return self._overflows
 
     def ended(self) -> list[Connection]:
@@ -139,7 +139,7 @@ class TcpSockets:
         ]
 
     def listening(self, host: int) -> set[int]:
-        """Return the TCP ports on which a host accepts connections."""
+        """Return the numbers of the TCP ports on which the host with this number listens."""
         messages = _dump(self._asking[host], _LISTENING)
         return {_ENDS.unpack_from(message, _MESSAGE["idiag_sport"])[0] for message in messages}
 

@@ -257,7 +257,10 @@ class _Client(P4RuntimeClient):
     """A client that waits for the switch's first message for as long as a slow machine takes."""
 
     def get_stream_packet(self, type_: str, timeout: int = 1) -> Any:
-        """Return the next message of a kind; None if the stream ends or the time is over."""
+        """Return the next message of a kind; None if the stream ends or ``timeout`` seconds pass.
+
+        A shorter timeout than `_CONNECTING_S` is raised to it.
+        """
         return super().get_stream_packet(type_, max(timeout, _CONNECTING_S))
 
 

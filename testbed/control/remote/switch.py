@@ -99,7 +99,7 @@ class RemoteSwitch:
         """Bring a restarted switch to the state that was written, loading its program if needed.
 
         Returns:
-            How many entries, members and groups were missing, changed or foreign.
+            The number of entries, members and groups that were missing, changed or foreign.
 
         Raises:
             RemoteError: The switch does not answer.
@@ -203,7 +203,7 @@ class RemoteSwitch:
     def reset_registers(
         self, names: Sequence[str], start: int = 0, stop: int | None = None
     ) -> None:
-        """Set elements ``start`` to ``stop - 1`` of each array to zero."""
+        """Set elements ``start`` to ``stop - 1``, counted from 0, of each array to zero."""
         by_end: dict[int, list[str]] = {}
         for name in names:
             size = known(self._arrays, "register", name).size
@@ -212,7 +212,7 @@ class RemoteSwitch:
             self._thrift(lambda thrift, end=end, some=some: thrift.fill(some, start, end))
 
     def write_register(self, name: str, values: dict[int, int]) -> None:
-        """Write single elements of a register array; ``values`` maps index to value."""
+        """Write single elements of a register array; ``values`` maps index, from 0, to value."""
         self._thrift(lambda thrift: thrift.write(name, values))
 
     def set_queue_depth(self, packets: int) -> None:

@@ -23,7 +23,10 @@ class Session(Protocol):
     """What takes the writes of tables and answers their reads: a `Connection`, or a file's."""
 
     def write(self, kind: str, what: str, message: Any) -> None:
-        """Write an entity; see `testbed.control.remote.connection.Connection.write`."""
+        """Write an entity of P4Runtime to the switch.
+
+        See `testbed.control.remote.connection.Connection.write`.
+        """
         ...
 
     def read(self, *entities: Any) -> list[Any]:
@@ -69,7 +72,7 @@ class RemoteTable:
         return self._insert(message)
 
     def add_group_entry(self, match: Sequence[Any], group: int, priority: int | None = None) -> int:
-        """Write an entry that runs a member of a group; return its handle."""
+        """Write an entry that runs a member of the group with this number; return its handle."""
         message = self._message(match, priority)
         message.action.action_profile_group_id = group
         return self._insert(message)
@@ -82,7 +85,7 @@ class RemoteTable:
         return handle
 
     def delete(self, handle: int) -> None:
-        """Remove the entry with the handle that `add` or `add_group_entry` returned."""
+        """Remove the entry with a handle, the number that `add` or `add_group_entry` returned."""
         self._connection.write("DELETE", "table_entry", _identity(self._entries.pop(handle)))
 
     def set_default(self, action: str, params: Sequence[int] = ()) -> None:
@@ -167,7 +170,7 @@ class RemoteProfile:
         return number
 
     def modify_group(self, group: int, members: Sequence[int]) -> None:
-        """Replace the members of a group; there may not be more than when it was created."""
+        """Replace a group's members, given by number; no more than when it was created."""
         self._write_group("MODIFY", group, members, self._groups[group].max_size)
 
     def _write_group(self, kind: str, group: int, members: Sequence[int], most: int) -> None:
@@ -180,7 +183,7 @@ class RemoteProfile:
         self._groups[group] = message
 
     def restore(self) -> int:
-        """Write the members and groups that the switch lacks; return how many they were."""
+        """Write the members and groups that the switch lacks; return their number."""
         missing = 0
         for what, number, wanted in (
             ("action_profile_member", "member_id", self._members),

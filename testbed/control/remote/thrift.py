@@ -165,7 +165,7 @@ class RegisterClient:
         ]
 
     def fill(self, names: Sequence[str], start: int, stop: int, value: int = 0) -> None:
-        """Write one value into elements ``start`` to ``stop - 1`` of each array."""
+        """Write a value into elements ``start`` to ``stop - 1``, from 0 on, of each array."""
         if self._columns:
             self._calls("columns:fill", [_Fill(names, start, stop, value)])
             return
@@ -173,7 +173,7 @@ class RegisterClient:
         self._calls("standard:bm_register_write_range", calls)
 
     def write(self, name: str, values: dict[int, int]) -> None:
-        """Write single elements of a register array; ``values`` maps index to value."""
+        """Write single elements of a register array; ``values`` maps index, from 0, to value."""
         calls = [_Element(_CONTEXT, name, index, value) for index, value in values.items()]
         self._calls("standard:bm_register_write", calls)
 

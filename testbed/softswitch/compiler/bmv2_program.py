@@ -56,7 +56,7 @@ class HeaderType:
         return {f.name: i for i, f in reversed([*enumerate(self.fields)])}
 
     def find(self, name: str) -> int:
-        """Return the index of the field called ``name``, -1 when there is none."""
+        """Return the index, from 0, of the field called ``name``, -1 when there is none."""
         return self._places.get(name, -1)
 
 

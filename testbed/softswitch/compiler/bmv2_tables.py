@@ -30,7 +30,7 @@ MATCHES: Mapping[str, tuple[type, ...]] = {
 
 
 def pipeline(root: schema.Root, p: Bmv2Program, number: int) -> Pipeline:
-    """Return a control block, whose tables are numbered on from those that ``p`` has."""
+    """Return the control block with this number; its tables are numbered on from those of ``p``."""
     pipe = root.pipelines[number]
     first = len(p.tables)
     ids = {a.id: i for i, a in enumerate(root.actions)}

@@ -103,7 +103,7 @@ class Layout:
         return f"p->n{self.program.stacks[name].index}"
 
     def stack_size(self, name: str) -> int:
-        """Return the most elements of a stack of headers or header unions."""
+        """Return the largest number of elements of a stack of headers or header unions."""
         if name in self.program.union_stacks:
             return self.program.union_stacks[name].size
         return len(self.program.stacks[name].headers)

@@ -27,7 +27,7 @@ class Node:
 
     @property
     def const(self) -> int | None:
-        """Return the value if it is known at compile time, else None."""
+        """Return the number if it is known at compile time, else None."""
         return self.lo if self.sort == "data" and self.lo == self.hi else None
 
 
@@ -52,5 +52,5 @@ def literal(value: int, bits: int) -> str:
 
 
 def power_bits(v: int) -> int:
-    """Return the smallest n with v < 2**n, for v >= 0."""
+    """Return the number of bits of v >= 0: the smallest n with v < 2**n."""
     return v.bit_length()

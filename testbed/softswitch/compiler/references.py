@@ -140,7 +140,7 @@ class _Names:
             raise Wrong(place, f"there is no field {name!r} in {where}")
 
     def check_values(self, record: Any, place: Place, parameters: int = 0) -> None:
-        """Check all values in a record of an action that has ``parameters`` parameters."""
+        """Check all values in a record of an action with this number of parameters."""
         for at, one in walk(record, place):
             self._check_value((*at, "value"), one, parameters)
 

@@ -124,12 +124,12 @@ def field_words(width: int) -> int:
 
 
 def action_words(program: Bmv2Program, ids: tuple[int, ...]) -> int:
-    """Return the most parameter words that any of these actions takes."""
+    """Return the number of 64-bit words of the parameters of the action that takes most of them."""
     return max((sum(field_words(w) for _, w in program.actions[i].params) for i in ids), default=0)
 
 
 def all_action_ids(t: TableDef) -> tuple[int, ...]:
-    """Return the actions that a table may run, that of its default entry included."""
+    """Return the ids of the actions that a table may run, its default entry's included."""
     return t.action_ids + ((t.default.action_id,) if t.default else ())
 
 
@@ -163,7 +163,7 @@ def table_layout(program: Bmv2Program, t: TableDef) -> TableLayout:
 
 
 def profile_words(program: Bmv2Program) -> list[int]:
-    """Return the parameter words of the members of each action profile."""
+    """Return the number of 64-bit parameter words of a member, for each action profile."""
     out = [0] * len(program.profiles)
     for t in program.tables:
         if t.profile:

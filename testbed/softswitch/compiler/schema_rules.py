@@ -14,7 +14,7 @@ MAX_BITS = 1 << 16
 
 
 def Between(least: int, most: int) -> Any:
-    """Return the rule for an int of ``least`` to ``most``: no bool, no float, no text."""
+    """Return the rule for a number from ``least`` to ``most``: an int, no bool, float or text."""
     return Field(ge=least, le=most, strict=True)
 
 

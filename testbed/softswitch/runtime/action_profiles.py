@@ -95,12 +95,12 @@ class ActionProfile:
         return member
 
     def modify_member(self, member: int, action: str, params: Sequence[Any] = ()) -> None:
-        """Replace the action and the parameters of a member."""
+        """Replace the action and the parameters of the member with this number."""
         self.check_member(member)
         self._write(member, action, params)
 
     def delete_member(self, member: int) -> None:
-        """Remove a member; raise ``TableError`` if an entry or a group uses it."""
+        """Remove the member with this number; ``TableError`` if an entry or a group uses it."""
         self.check_member(member)
         if any(member in m for m in self._groups.values()) or self._used("member", member):
             raise TableError(Code.MBR_STILL_USED, f"member {member} of {self.name!r} is still used")
@@ -142,7 +142,7 @@ class ActionProfile:
         self._set_group(group, members)
 
     def delete_group(self, group: int) -> None:
-        """Remove a group; raise ``TableError`` if an entry uses it."""
+        """Remove the group with this number; raise ``TableError`` if an entry uses it."""
         self.check_group(group)
         if self._used("group", group):
             raise TableError(Code.GRP_STILL_USED, f"group {group} of {self.name!r} is still used")

@@ -178,7 +178,7 @@ class KeyEncoding:
         )
 
     def decode(self, value: Sequence[int], mask: Sequence[int]) -> tuple[Any, ...]:
-        """Return the match elements of an entry from its key words and mask words."""
+        """Return the match elements of an entry from its key and mask, words of 64 bits."""
         values = sum(w << 64 * i for i, w in enumerate(value))
         masks = sum(w << 64 * i for i, w in enumerate(mask))
         match: list[Any] = []

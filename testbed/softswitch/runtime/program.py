@@ -283,17 +283,17 @@ class Program:
         return cls(translate(read_file(path), str(path), observe, drop_port), observe)
 
     def address(self, function: str) -> int:
-        """Return the address of an exported C function, for other C code."""
+        """Return the address of an exported C function as a number, for other C code."""
         return ctypes.cast(getattr(self.lib, function), c_void_p).value or 0
 
     @property
     def process_address(self) -> int:
-        """Return the address of the C function ``ss_process`` (abi.h)."""
+        """Return the address of the C function ``ss_process`` (abi.h) as a number."""
         return self.address("ss_process")
 
     @property
     def digests_pending_address(self) -> int:
-        """Return the address of the C function ``ss_digests_pending`` (abi.h)."""
+        """Return the address of the C function ``ss_digests_pending`` (abi.h) as a number."""
         return self.address("ss_digests_pending")
 
     def __repr__(self) -> str:

@@ -324,13 +324,13 @@ class Switch:
         return self._lib.ss_meter_at(self.handle, m.index, index)
 
     def value_set(self, name: str) -> tuple[int, ...]:
-        """Return the values of a parser value set."""
+        """Return the numbers in a parser value set: the fields of the select side by side."""
         if name not in self.program.value_sets:
             raise unknown_name("value set", name, self.program.value_sets)
         return self._value_sets.get(name, ())
 
     def set_value_set(self, name: str, values: Sequence[int]) -> None:
-        """Set the values of a parser value set: the fields of the select side by side."""
+        """Set the numbers in a parser value set: the fields of the select side by side."""
         self.value_set(name)
         v = self.program.definition.value_sets[name]
         unique = tuple(dict.fromkeys(number(x, v.width, f"value set {name!r}") for x in values))
@@ -392,7 +392,7 @@ class Switch:
         return names.index(name)
 
     def digest_since(self, name: str, sequence: int, limit: int) -> NDArray[Any]:
-        """Return at most ``limit`` unacknowledged samples of a digest, from ``sequence`` on."""
+        """Return unacknowledged samples, [at most limit], of a digest from ``sequence`` on."""
         i = self._digest(name)
         n = min(limit, self._lib.ss_digest_count(self.handle, i))
         samples = np.zeros(n, dtype=digest_dtype(self.program.digests[name]))
@@ -400,7 +400,7 @@ class Switch:
         return samples[:n]
 
     def digest_forget(self, name: str, first: int, end: int) -> None:
-        """Acknowledge the samples of a digest with ``first <= sequence < end``."""
+        """Acknowledge the samples of a digest with numbers ``first <= sequence < end``."""
         self._lib.ss_digest_forget(self.handle, self._digest(name), first, end)
 
     # ---- packet replication ----
@@ -425,11 +425,11 @@ class Switch:
             raise SoftSwitchError("out of memory")
 
     def delete_mirror(self, session: int) -> None:
-        """Remove a clone session: its clones are no longer made."""
+        """Remove the clone session with this number: its clones are no longer made."""
         self._lib.ss_delete_session(self.handle, number(session, 15, "mirror session"))
 
     def set_multicast_group(self, group: int, ports: Sequence[tuple[int, int]]) -> None:
-        """Set the (port, rid) copies of a group, made in this order; group 1..65535."""
+        """Set the (port, rid) copies of a group, made in this order; its number is 1 to 65535."""
         group = number(group, 16, "multicast group")
         if not group:
             raise SoftSwitchError("multicast group 0 means no multicast")

@@ -177,7 +177,7 @@ class Table:
     def add(
         self, match: Match, action: str, params: Sequence[Any] = (), priority: int | None = None
     ) -> int:
-        """Add an entry and return its handle.
+        """Add an entry and return its handle, a number.
 
         Raises:
             TableError: The entry exists, the table is full, or a width or a name is wrong.
@@ -186,7 +186,7 @@ class Table:
         return self._insert(match, meta, packed, priority)
 
     def modify(self, handle: int, action: str, params: Sequence[Any] = ()) -> None:
-        """Replace the action and the parameters of an entry."""
+        """Replace the action and the parameters of the entry with a handle, a number from `add`."""
         self._mutable()
         meta, packed = self._reference(action, params)
         self._check(
@@ -194,7 +194,7 @@ class Table:
         )
 
     def delete(self, handle: int) -> None:
-        """Remove an entry; its handle may be reused."""
+        """Remove the entry with a handle, a number that may be reused."""
         self._mutable()
         self._check(self._lib.ss_table_delete(self._sw, self._i, self._handle(handle)), handle)
 
@@ -241,7 +241,7 @@ class Table:
         return ctypes.c_uint64.from_address(address).value & 0xFFFFFFFF
 
     def canonical(self, match: Match) -> tuple[bytes, bytes, int]:
-        """Return a form of a match that is the same for all ways to write it."""
+        """Return the value bytes, mask bytes and prefix bits of a match, however it is written."""
         return self._keys.encode(match)
 
     def counter(self, handle: int) -> tuple[int, int]:
@@ -323,7 +323,7 @@ class Table:
         return self._view(address, np.dtype("<u8"), self.layout.row_words)
 
     def meters(self, handles: NDArray[np.int64]) -> NDArray[Any]:
-        """Return the meters of entries that are there, as ``Switch.meters`` has them; a copy."""
+        """Return a copy of the meters of n entries that are there, [n], as in ``Switch.meters``."""
         address = self._meter(int(handles[0])) - int(handles[0]) * np.dtype(METER).itemsize
         return self._view(address, np.dtype(METER), 1)[:, 0][handles]
 
@@ -389,7 +389,7 @@ class Table:
         return self._insert(match, member, words([]), priority)
 
     def add_group_entry(self, match: Match, group: int, priority: int | None = None) -> int:
-        """Add an entry that runs the member of a group that a hash picks; return its handle."""
+        """Add an entry that runs a hashed member of a group, given by number; return its handle."""
         if not self._members().check_group(group):
             raise TableError(
                 Code.EMPTY_GRP, f"group {group} of {self.definition.profile!r} is empty"
@@ -397,7 +397,7 @@ class Table:
         return self._insert(match, group | GROUP, words([]), priority)
 
     def modify_member_entry(self, handle: int, member: int) -> None:
-        """Let an entry run another member of the action profile."""
+        """Let an entry run another member, given by number, of the action profile."""
         self._members().check_member(member)
         self._mutable()
         self._check(
@@ -406,7 +406,7 @@ class Table:
         )
 
     def modify_group_entry(self, handle: int, group: int) -> None:
-        """Let an entry run a member of another group of the action profile."""
+        """Let an entry run a member of another group, given by number, of the action profile."""
         self._members().check_group(group)
         self._mutable()
         self._check(
@@ -417,19 +417,19 @@ class Table:
         )
 
     def set_default_member(self, member: int) -> None:
-        """Let a miss run a member of the action profile."""
+        """Let a miss run the member of the action profile with this number."""
         self._members().check_member(member)
         self._default = ("member", member)
         self._lib.ss_table_default(self._sw, self._i, member | USED, words([]))
 
     def set_default_group(self, group: int) -> None:
-        """Let a miss run a member of a group of the action profile."""
+        """Let a miss run a member of the action profile's group with this number."""
         self._members().check_group(group)
         self._default = ("group", group)
         self._lib.ss_table_default(self._sw, self._i, group | USED | GROUP, words([]))
 
     def references(self, what: str, number_: int) -> bool:
-        """Return True if an entry or the default uses a member or group."""
+        """Return True if an entry or the default uses the member or group with this number."""
         return self._default == (what, number_) or any(
             (e.member if what == "member" else e.group) == number_ for e in self.entries()
         )

@@ -43,7 +43,7 @@ COUNTER_ENTRY, METER_ENTRY, REGISTER_ENTRY = (
 
 
 def integers(array: NDArray[Any]) -> list[int]:
-    """Return the elements of a register array as Python integers."""
+    """Return the elements of a register array [n], of any width, as Python integers."""
     if array.ndim == 2:
         return [int.from_bytes(element.tobytes(), "big") for element in array]
     if array.dtype.names is None:
@@ -52,7 +52,7 @@ def integers(array: NDArray[Any]) -> list[int]:
 
 
 def store(array: NDArray[Any], place: int | slice, value: int) -> None:
-    """Set one element or a slice of a register array to an integer, whatever its dtype."""
+    """Set an element or a slice of a register array [n] to a number, whatever the array's dtype."""
     if array.ndim == 2:
         array[place] = np.frombuffer(value.to_bytes(array.shape[1], "big"), np.uint8)
         return
@@ -60,7 +60,10 @@ def store(array: NDArray[Any], place: int | slice, value: int) -> None:
 
 
 def places(config: ArrayConfig, entry: Any) -> range:
-    """Return the indices that an entry of a request selects: one, or all without an index."""
+    """Return the indices, from 0, that an entry of a request selects: one, or all without an index.
+
+    Raises ``P4Error`` if the array has no element with the index.
+    """
     if not entry.HasField("index"):
         return range(config.size)
     i = entry.index.index
@@ -80,7 +83,7 @@ def only_modify(kind: str, what: str) -> None:
 def write_counter(
     config: ArrayConfig, array: NDArray[Any], ports: Ports, kind: str, entry: Any
 ) -> None:
-    """Set one element of an indirect counter, or all."""
+    """Set one element of an indirect counter [n], or all; ``P4Error`` if the request is refused."""
     only_modify(kind, "counter entry")
     if not entry.HasField("data"):
         raise P4Error(INVALID_ARGUMENT, f"counter {config.name!r}: the data is missing")
@@ -117,7 +120,7 @@ def _cells(
 def read_counter(
     config: ArrayConfig, array: NDArray[Any], ports: Ports, entry: Any
 ) -> Iterator[bytes]:
-    """Yield one element of an indirect counter, or all, as ReadResponses."""
+    """Yield one element of an indirect counter [n], or all, as bytes of ReadResponses."""
     at = places(config, entry)
     with ports.lock():
         values = array[at.start : at.stop].copy()
@@ -134,7 +137,7 @@ def counts(unit: int, values: Any) -> list[Column]:
 def write_register(
     config: ArrayConfig, array: NDArray[Any], ports: Ports, kind: str, entry: Any
 ) -> None:
-    """Set one element of a register array, or all."""
+    """Set one element of a register array [n], or all; ``P4Error`` if the request is refused."""
     only_modify(kind, "register entry")
     data = entry.data.WhichOneof("data")
     if data not in ("bitstring", "bool"):
@@ -155,7 +158,7 @@ def write_register(
 def read_register(
     config: ArrayConfig, array: NDArray[Any], ports: Ports, entry: Any
 ) -> Iterator[bytes]:
-    """Yield one element of a register array, or all, as ReadResponses."""
+    """Yield one element of a register array [n], or all, as bytes of ReadResponses."""
     at = places(config, entry)
     with ports.lock():
         values = np.array(array[at.start : at.stop])
@@ -212,7 +215,7 @@ def write_meter(config: ArrayConfig, switch: Switch, ports: Ports, kind: str, en
 
 
 def read_meter(config: ArrayConfig, switch: Switch, ports: Ports, entry: Any) -> Iterator[bytes]:
-    """Yield one meter of an array, or all, as ReadResponses."""
+    """Yield one meter of an array, or all, as bytes of ReadResponses."""
     at = places(config, entry)
     with ports.lock():
         values = switch.meters(config.name)[at.start : at.stop].copy()

@@ -51,7 +51,7 @@ def _number(low: int, high: int, what: str) -> Callable[[str], int]:
     """Return the type of an option whose value is an int in a range."""
 
     def parse_number(text: str) -> int:
-        """Return the int of an option; raise ArgumentTypeError if it is outside the range."""
+        """Return the number of an option; raise ArgumentTypeError if it is outside the range."""
         try:
             value = int(text)
         except ValueError:

@@ -389,8 +389,9 @@ SUFFIXES = (".p4info.txtpb", ".p4info.txt", ".p4info.pb.txt", ".p4.p4info.txtpb"
 def read_config(path: str, drop_port: int) -> Callable[[], PipelineConfig]:
     """Read a BMv2 JSON file and a P4Info file beside it; return a function that compiles them.
 
-    Without a P4Info file the program runs with the entries that it declares and can be controlled
-    by Thrift, but P4Runtime has no entities.
+    Packets with the egress port number ``drop_port`` are dropped. Without a P4Info file the program
+    runs with the entries that it declares and can be controlled by Thrift, but P4Runtime has no
+    entities.
 
     Raises:
         InvalidProgram: A file cannot be read, or has no program that is valid.

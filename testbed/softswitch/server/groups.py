@@ -100,7 +100,10 @@ class ProfileState:
     # ---- members ----
 
     def action(self, message: Any) -> tuple[ActionConfig, tuple[int, ...]]:
-        """Return the action and parameters of a message; every table of the profile needs it."""
+        """Return the action of a message and the numbers that are its parameters.
+
+        Raises ``P4Error`` if a table of the profile does not have the action.
+        """
         config = self.pipeline.actions.get(message.action_id)
         tables = [self.pipeline.tables[t] for t in self.config.tables if t in self.pipeline.tables]
         if config is None or any(config.id not in t.actions for t in tables):
@@ -273,7 +276,7 @@ class ProfileState:
         return group, members
 
     def drop_one_shot(self, group: int, members: list[Member]) -> None:
-        """Remove the group and the members that ``one_shot`` created."""
+        """Remove the group with this number and the members that ``one_shot`` created."""
         with self.ports.lock():
             self.profile.delete_group(group)
         for m in members:

@@ -72,7 +72,10 @@ class Rpcs:
         self._n -= 1
 
     async def first(self, context: Context, seconds: float | None = None) -> Any:
-        """Return the first message of a client; raise ``P4Error`` if the RPC has to end."""
+        """Return the first message of a client, awaited for ``seconds``, or forever for None.
+
+        Raises ``P4Error`` if the RPC has to end before it.
+        """
         full = self._n > self._most or len(self._silent) >= self._most_silent
         if full and not self._give_way():
             raise P4Error(
@@ -178,7 +181,10 @@ class Threads:
         self._thread.start()
 
     def run(self, coroutine: Coroutine[Any, Any, T], timeout: float | None = None) -> T:
-        """Run a coroutine in the loop and return its result."""
+        """Run a coroutine in the loop and return its result.
+
+        Raises TimeoutError after ``timeout`` seconds; None waits forever.
+        """
         return asyncio.run_coroutine_threadsafe(coroutine, self.loop).result(timeout)
 
     def stop(self) -> None:

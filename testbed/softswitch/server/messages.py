@@ -283,7 +283,10 @@ def number(field: int, values: Any, where: NDArray[np.bool_] | None = None) -> l
 def nested(
     field: int, columns: Sequence[Column], where: NDArray[np.bool_] | None = None
 ) -> list[Column]:
-    """Return a field that is a message or a string of these columns, where ``where`` is True."""
+    """Return a field that is a message or a string of these columns, where ``where`` is True.
+
+    ``where`` is bool[n], for n messages; None means all of them.
+    """
     size = sum(c.size for c in columns)
     return masked([constant(_tag(field)), varint(size), *columns], where)
 
@@ -305,7 +308,7 @@ def _tag(field: int) -> bytes:
 
 
 def one_column(columns: Sequence[Column], n: int) -> Column:
-    """Return the columns of n messages as one."""
+    """Return the columns of n messages as one, with the data u8[n, w]."""
     width = sum(c.data.shape[1] for c in columns)
     data = np.empty((n, width), np.uint8)
     keep = np.ones((n, width), np.bool_)
@@ -337,7 +340,7 @@ def either(n: int, parts: Sequence[tuple[NDArray[np.int64], Sequence[Column]]]) 
 
 
 def joined(columns: Sequence[Column], n: int) -> bytes:
-    """Return n messages, one after the other."""
+    """Return the bytes of n messages, one after the other."""
     whole = one_column(columns, n)
     return whole.data[whole.keep].tobytes()
 

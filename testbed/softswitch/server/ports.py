@@ -240,7 +240,10 @@ class Ports:
         self._ports.append(port)
 
     def remove(self, number: int) -> None:
-        """Detach the interface of a port; its counters remain."""
+        """Detach the interface of the port with this number; its counters remain.
+
+        Raises ``SoftSwitchError`` if there is no such port.
+        """
         if self._lib.pp_remove(self._handle, number):
             raise SoftSwitchError(f"there is no port {number}")
         places = [i for i, p in enumerate(self._ports) if p.number == number]

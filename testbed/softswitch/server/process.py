@@ -33,7 +33,10 @@ if TYPE_CHECKING:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run the switch until SIGTERM or SIGINT; return the exit status."""
+    """Run the switch until SIGTERM or SIGINT and return the exit status, a number.
+
+    It is 2 for a program that is invalid or cannot be run, 1 for any other error, else 0.
+    """
     more_files(FILES)
     ended, written = signal_sockets()
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # errors are printed here instead

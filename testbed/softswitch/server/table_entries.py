@@ -68,7 +68,7 @@ class Stored:
 
 
 def dont_care(kind: int, width: int) -> Any:
-    """Return the match element that stands for a field left out."""
+    """Return the match element that stands for a field of ``width`` bits left out."""
     if kind == MATCH.RANGE:
         return 0, (1 << width) - 1
     return None if kind == MATCH.OPTIONAL else (0, 0)

@@ -242,8 +242,10 @@ class TableColumns:
         self._actions = {i: ours[name] for i, name in names.items() if name in ours}
 
     def handles(self, priority: int, others: list[int]) -> NDArray[np.int64]:
-        """Return the handles of the entries whose action is in P4Info, without ``others``; those of
-        a priority of P4Runtime, or all for 0."""
+        """Return the handles, int64[n], of the entries of a priority of P4Runtime, or of all for 0.
+
+        Those in ``others`` and those whose action is not in the P4Info are left out.
+        """
         heads = self._table.heads()
         there = heads[:, 0] & np.uint64(USED) != 0
         if priority:

@@ -86,7 +86,7 @@ class SimpleSwitch:
         return dict(self._mirrors)
 
     def restore(self, sessions: dict[int, tuple[int | None, int]]) -> None:
-        """Create the mirror sessions again in a new pipeline."""
+        """Create the mirror sessions again in a new pipeline: by number, their port and group."""
         for session, (port, group) in sessions.items():
             self._add(session, {2: group} if port is None else {1: port, 2: group})
 

@@ -192,5 +192,5 @@ def write_value(p: Any, kind: Any, value: Any) -> None:
 
 
 def text(arguments: Arguments, number: int) -> str:
-    """Return a string argument, or an empty string when it is missing."""
+    """Return the string argument with this number, or an empty string when it is missing."""
     return arguments.get(number, b"").decode(errors="replace")
