@@ -129,7 +129,7 @@ def build(compiler: Compiler, parts: Sequence[str], to: Path, p4info: Path | Non
 
 
 def _used_by(unit: dict[str, Any]) -> Iterable[str]:
-    """Names of the tables that use a unit."""
+    """Yield the names of the tables that use a unit."""
     for key in ("used_by", "used_by_table", "table_name"):
         if key in unit:
             yield unit[key]
@@ -183,7 +183,7 @@ def usage(to: Path) -> Usage:
 
 
 def _gresses(to: Path) -> dict[str, str]:
-    """Every name in the assembly's stages to its gress."""
+    """Return the gress, ingress or egress, of every name in the stages of the assembly."""
     [assembly] = (to / "pipe").glob("*.bfa")
     gress_of: dict[str, str] = {}
     for section in re.split(r"^(?=\w)", assembly.read_text(), flags=re.MULTILINE):

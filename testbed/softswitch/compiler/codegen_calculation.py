@@ -157,8 +157,10 @@ def function(
 def _in_memory(
     inputs: list[Input], size: int, payload: bool, valid: str, some_invalid: bool
 ) -> list[str]:
-    """C statements that write the inputs of valid headers into ``b``, ``n`` bytes; ``valid`` is the
-    condition under which all are, if that is not sure, ``some_invalid`` that it is sure not to be.
+    """Return C statements that write the inputs of valid headers into ``b``, ``n`` bytes.
+
+    ``valid`` is the condition under which all are valid, if that is not sure; ``some_invalid``
+    says that one is sure not to be.
     """
     one_by_one = some_invalid or any(i.length for i in inputs)
     extra = " + (it->length < it->truncate ? it->length : it->truncate)" if payload else ""

@@ -179,7 +179,7 @@ class P4Runtime:
     # ---- configuration ----
 
     def SetForwardingPipelineConfig(self, request: Any) -> Any:
-        """VERIFY, SAVE, COMMIT or RECONCILE a configuration, as the request says.
+        """Verify, save, commit or reconcile a configuration, as the request says.
 
         Returns an empty response; raises ``P4Error`` if the configuration or the client is refused.
         """
