@@ -75,24 +75,30 @@ class Record(Protocol):
     @property
     def config(self) -> Mapping[str, Any]:
         """Return the content of ``config.json``."""
+        ...
 
     @property
     def network(self) -> Mapping[str, Any]:
         """Return the content of ``network.json``."""
+        ...
 
     @property
     def fabric(self) -> Fabric:
         """Return the fabric, whose links are numbered as in the tables."""
+        ...
 
     @property
     def segments(self) -> Segments:
         """Return the path segments between monitors, numbered as in the tables."""
+        ...
 
     def has(self, name: str) -> bool:
         """Return True if a table of `testbed.record.run_tables` was recorded."""
+        ...
 
     def table(self, name: str) -> Mapping[str, Any]:
         """Return the columns of a table by name: arrays, lists of strings, and `Paths`."""
+        ...
 
 
 def segment_columns(sent: Counts, lost: Counts) -> Columns:
@@ -396,11 +402,7 @@ class RunDirectory:
 
     @cached_property
     def summary(self) -> Summary:
-        """Return the content of ``summary.json``: the scores and costs of all methods.
-
-        Raises:
-            RunError: ``summary.json`` is missing, damaged or not as declared (one line).
-        """
+        """Return the scores and costs of all methods; RunError if ``summary.json`` is invalid."""
         return cast(Summary, self._document("summary.json"))
 
     @cached_property
