@@ -12,8 +12,21 @@ import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from types import ModuleType
+from typing import NoReturn
+
+
+class _Uncached(SourceFileLoader):
+    """Compiles the file each time, and writes no bytecode beside it.
+
+    Bytecode counts as current if the file has the same size and was changed in the same second.
+    """
+
+    def path_stats(self, path: str) -> NoReturn:
+        """Raise OSError, which tells the import system that bytecode cannot be compared."""
+        raise OSError(f"{path} has no bytecode")
 
 
 @dataclass(frozen=True)
@@ -39,7 +52,9 @@ class UserFile:
             ValueError: The file does not exist or cannot be loaded; of the class ``error``.
         """
         name = f"{self.kind} file {self.path.stem}"  # no other module has such a name
-        spec = importlib.util.spec_from_file_location(name, self.path)
+        spec = importlib.util.spec_from_file_location(
+            name, self.path, loader=_Uncached(name, str(self.path))
+        )
         if spec is None or spec.loader is None or not self.path.is_file():
             raise self.error(f"no {self.kind} file {self.path}: check {self.kind.upper()}")
         module = importlib.util.module_from_spec(spec)

@@ -76,7 +76,10 @@ def test_what_is_said_of_the_fabric_and_of_long_runs() -> None:
     said = f"has {fabric.n_links} directed links between its {fabric.n_switches} switches"
     assert said in FIRST_HOUR
     assert LONG_S == 10 and "longer than ten seconds says how long" in FIRST_HOUR
-    assert "A run of more than 10 s says beforehand" in (ROOT / "docs/do/compare.md").read_text()
+    assert (
+        "A run of more than 10 s prints an estimate first"
+        in (ROOT / "docs/do/compare.md").read_text()
+    )
 
 
 def test_figures_stand_in_their_places_alone() -> None:

@@ -115,7 +115,7 @@ def with_reference(own: float) -> dict:
 def test_a_setting_in_which_the_reference_wins_is_no_test() -> None:
     assert no_test(with_reference(0.6)) == ""
     said = no_test(with_reference(0.9))  # better than the best published one, c
-    assert said.startswith("no test: ") and "the best method, c, 0.8" in said
+    assert said.startswith("this setting is no test: ") and "the best method, c, 0.8" in said
     assert said in in_short(with_reference(0.9))
     assert no_test(rows(20, {"a": 0.1, "b": 0.1})) == ""  # without it nothing is said
 

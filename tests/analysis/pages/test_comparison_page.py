@@ -184,7 +184,7 @@ def spoiled(**changes: object) -> Callable[[Path], object]:
         (lambda folder: (folder / "results.parquet").write_bytes(b"PAR1"), "is not readable"),
         (
             lambda folder: write_columns(folder / "results.parquet", {"seed": np.arange(2)}),
-            "is not what canary compare wrote",
+            "was changed after canary compare wrote it",
         ),
         (lambda folder: (folder / "comparison.json").write_text("[]"), "is damaged"),
         (lambda folder: (folder / "comparison.json").write_text("[" * 10**5), "is damaged"),

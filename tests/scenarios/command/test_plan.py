@@ -58,7 +58,7 @@ def test_plan_is_written(canary: Canary, tmp_path: Path) -> None:
     [
         (["--k", "5"], "K=5 is not a fat-tree"),
         (["--alpha", "0"], "alpha=0: use at least 1 path for each link"),
-        (["--beta", "4"], "beta=4: from 0 to 3 links"),
+        (["--beta", "4"], "beta=4: use 0 to 3 failed links"),
         (["--k", "32", "--beta", "3"], "use a smaller beta"),
         (["--out", "/nowhere/plan.parquet"], "there is no folder /nowhere"),
         (

@@ -166,5 +166,5 @@ def test_each_rule_by_its_name(training: Path, tmp_path: Path) -> None:
         rule: calibrate("netscope", [training], tmp_path / "a.yaml", quiet, rule) for rule in RULES
     }
     assert all(found.trained and found.trained.rule == rule for rule, found in chosen.items())
-    with pytest.raises(ValueError, match="RULE='f2' is none: "):
+    with pytest.raises(ValueError, match="RULE='f2' is unknown: "):
         calibrate("netscope", [training], tmp_path / "a.yaml", quiet, "f2")

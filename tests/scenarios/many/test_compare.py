@@ -364,7 +364,7 @@ def test_a_killed_comparison_leaves_no_seed_at_work(tmp_path: Path) -> None:
         [*command("--seeds", "1-9"), "--epochs", "400"], cwd=tmp_path, start_new_session=True
     )
     deadline = time.monotonic() + 120
-    while not list((tmp_path / "here").glob(".seed-*/run.partial")):
+    while not list((tmp_path / "here").glob(".seed-*/run-1.partial")):
         assert time.monotonic() < deadline
         time.sleep(0.02)
     process.kill()

@@ -39,7 +39,7 @@ def test_a_setting_and_its_values(text: str, setting: str, values: list[str]) ->
         (["SWEEP=KK=4,8"], "did you mean K?"),
         (["SWEEP=4,8"], "is not a setting"),
         (["SWEEP=SEED=1,2"], "use SEEDS= for seeds"),
-        (["SWEEP=K=4,8", "K=4"], "leave K= out"),
+        (["SWEEP=K=4,8", "K=4"], "leave out K="),
         (["SWEEP=K=4,5"], "K=5 is not a fat-tree"),
         (["SWEEP=K=4,x"], "K=x"),
         (["SWEEP=TCP=0,0.1"], "TCP=0.1 needs real hosts"),

@@ -266,7 +266,7 @@ def test_the_command_lists_and_refuses(canary: Canary, tmp_path: Path) -> None:
     refused(canary("reproduce", "FIG=canary-7", "TRACE=a.pcap", out), "there is no such file")
     (tmp_path / "a.pcap").write_text("none")
     wrong = canary("reproduce", "FIG=canary-7", f"TRACE={tmp_path / 'a.pcap'}", out)
-    refused(wrong, "is no capture")
+    refused(wrong, "is not a capture")
     assert not (tmp_path / "canary-7").exists()
     every, quick = ([each.name for each in experiments_named(names)] for names in ("all", "quick"))
     assert every == list(EXPERIMENTS) and set(quick) < set(every)

@@ -41,11 +41,11 @@ def test_irregular_fabrics_lack_links_by_the_seed() -> None:
         ("clos:2:2:2:3", "multiple"),
         ("fat-tree:8", "is unknown"),
         ("two-switch:8", "is unknown"),
-        ("two-switch:irregular=60pct", "falls apart"),
+        ("two-switch:irregular=60pct", "is not connected"),
         ("fat-tree:irregular=", "is unknown"),
         ("fat-tree:irregular=0pct", "is unknown"),
         ("fat-tree:irregular=1pct", "rounds to no link"),
-        ("leaf-spine:4:1:irregular=30pct", "falls apart"),
+        ("leaf-spine:4:1:irregular=30pct", "is not connected"),
     ],
 )
 def test_what_makes_no_sense_is_refused(text: str, why: str) -> None:

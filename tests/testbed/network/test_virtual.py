@@ -161,8 +161,8 @@ def test_same_seed_same_run_and_other_seed_other_losses(traffic: Traffic) -> Non
     ("changes", "reason"),
     [
         ({"time_ns": np.array([2, 1], np.uint64)}, "sorted"),
-        ({"flow": np.array([0], np.uint32)}, "equally long"),
-        ({"flow": np.array([0, 2**31], np.uint32)}, "of its flows"),
+        ({"flow": np.array([0], np.uint32)}, "equal lengths"),
+        ({"flow": np.array([0, 2**31], np.uint32)}, "to its flows"),
         ({"size": np.array([64, 9217], np.uint16)}, "9216 bytes"),
     ],
 )

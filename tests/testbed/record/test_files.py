@@ -62,7 +62,7 @@ def test_csv_as_a_spreadsheet_saves_it_is_read(files: Files) -> None:
         (lambda text: text.replace("kind", "\x1b[31m").encode(), r"column '\x1b[31m' is unknown"),
         (lambda text: text.replace("active", "a" * 6_000_000, 1).encode(), "none of active"),
         (lambda text: text.replace("10 11", "9" * 6_000_000, 1).encode(), "a whole number is"),
-        (lambda text: text.replace("leaf1,,", "b" * 70_000 + ",,", 1).encode(), "is no switch"),
+        (lambda text: text.replace("leaf1,,", "b" * 70_000 + ",,", 1).encode(), "is not a switch"),
         (lambda text: text.replace(" 1\n", " " + "1" * 9999 + "\n", 1).encode(), "is of version"),
         (lambda text: text.encode() + b"\0" * 5000 + b"\n", "Expected"),
     ],

@@ -163,7 +163,7 @@ def test_garbage_in_a_run_is_named(copy: Path) -> None:
 def test_an_unfinished_run_is_refused(run_path: Path, tmp_path: Path) -> None:
     copy = tmp_path / "x.partial"
     shutil.copytree(run_path, copy)
-    with pytest.raises(RunError, match="did not finish"):
+    with pytest.raises(RunError, match="is an unfinished run"):
         RunDirectory(copy)
 
 

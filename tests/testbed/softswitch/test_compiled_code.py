@@ -111,7 +111,7 @@ def test_a_compiler_that_was_killed_says_so(
 
 def test_a_compiler_that_is_no_command_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CC", '"')
-    with pytest.raises(NoCompiler, match='CC=" is no command'):
+    with pytest.raises(NoCompiler, match='CC=" is not a command'):
         build.compiler()
 
 

@@ -236,7 +236,7 @@ def test_pcap_cut_at_every_byte(tmp_path, good):
         if length in boundaries and length > 24:
             assert fitted(path)[0].n_packets
         else:
-            refuse(path, "is empty|is no capture|holds no packet|truncated or damaged")
+            refuse(path, "is empty|is not a capture|holds no packet|truncated or damaged")
 
 
 def test_gzip_damage(tmp_path, good):
@@ -244,9 +244,9 @@ def test_gzip_damage(tmp_path, good):
     data[len(data) // 2] ^= 0xFF
     path = tmp_path / "bad.pcap.gz"
     path.write_bytes(data)
-    refuse(path, "truncated or damaged|is no capture")
+    refuse(path, "truncated or damaged|is not a capture")
     path.write_bytes(b"\x1f\x8b garbage that is no gzip stream at all")
-    refuse(path, "truncated or damaged|is no capture")
+    refuse(path, "truncated or damaged|is not a capture")
     path.write_bytes(gzip.compress(b"not a capture " * 20))
     refuse(path, "is not a capture: use pcap or pcapng")
 
@@ -256,9 +256,9 @@ def test_gzip_damage(tmp_path, good):
     [
         (b"", "is empty"),
         (gzip.compress(b"", mtime=0), "is empty"),
-        (b"\n\nhello, I am text\n" * 9, "is no capture"),
-        (bytes(500), "is no capture"),
-        (b"\xd4\xc3\xb2\xa1", "is no capture|truncated"),
+        (b"\n\nhello, I am text\n" * 9, "is not a capture"),
+        (bytes(500), "is not a capture"),
+        (b"\xd4\xc3\xb2\xa1", "is not a capture|truncated"),
         (struct.pack("<IHHiIII", 0xA1B2C3D4, 2, 4, 0, 0, 65535, 1), "holds no packet"),
     ],
 )

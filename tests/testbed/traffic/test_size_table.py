@@ -72,7 +72,7 @@ def test_what_is_no_file_of_text_is_said(tmp_path):
         with pytest.raises(UserError, match=reason):
             read_sizes(path)
     (tmp_path / "x.txt").write_bytes(b"\xff\xfe0 0")
-    with pytest.raises(UserError, match="is no text"):
+    with pytest.raises(UserError, match="is not a text file"):
         read_sizes(tmp_path / "x.txt")
     with pytest.raises(UserError, match="TRAFFIC=what is unknown"):
         flow_sizes("what")

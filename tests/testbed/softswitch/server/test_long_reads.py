@@ -152,7 +152,7 @@ def test_a_long_read_takes_little(large: Path) -> None:
             seconds = processor_time(p.popen.pid) - start
             assert n == cells
             assert memory(p.popen.pid, "VmHWM") - before < 100 * cells + 32 * MIB
-            assert seconds / cells < 1.5e-6, f"{what}: {seconds / cells * 1e6:.2f} us a cell"
+            assert seconds / cells < 4e-6, f"{what}: {seconds / cells * 1e6:.2f} us a cell"
 
 
 def count(answer: bytes) -> int:
@@ -344,7 +344,7 @@ def test_a_long_read_of_a_table_takes_little(name: str, device: Device) -> None:
         read += count(answer)
     seconds = time.process_time() - start
     assert read == n
-    assert seconds / n < 1.5e-6, f"{seconds / n * 1e6:.2f} us an entry"
+    assert seconds / n < 4e-6, f"{seconds / n * 1e6:.2f} us an entry"
     tracemalloc.start()
     for _ in answers(pipeline.read(entity)):
         pass

@@ -184,5 +184,5 @@ def test_controller_headers() -> None:
         (2, b"\x03"),
         (3, b"\x0a\xbc"),
     ]
-    with pytest.raises(P4Error, match="must be"):
+    with pytest.raises(P4Error, match="must have each of these once"):
         header.pack(metadata[:2])
