@@ -27,6 +27,7 @@ class Made(SphinxDirective):
     optional_arguments = 1
 
     def run(self) -> list[nodes.Node]:
+        """Return the parsed text that the named function makes."""
         name, *words = self.arguments
         if name not in MAKERS:
             raise self.error(f"nothing makes {name!r}: known are {', '.join(MAKERS)}")
@@ -92,6 +93,7 @@ def _short_types(
 
 
 def setup(app: Sphinx) -> dict[str, Any]:
+    """Register the directive, the renderer of formulas and the event handlers with Sphinx."""
     app.add_directive("made", Made)
     app.add_html_math_renderer("mathml", (_inline, None), (_block, None))
     app.connect("builder-inited", _draw)

@@ -23,6 +23,7 @@ class WorstSegments(Method):
         self.limit = limit
 
     def infer(self, counts, fabric):
+        """Return the links that are blamed, and a score of each link of the fabric."""
         sent, lost = counts.sent.sum(axis=0), counts.lost.sum(axis=0)
         bad = np.flatnonzero(lost > self.limit * sent)
         links = counts.segments.paths.take(bad).links

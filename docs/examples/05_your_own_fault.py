@@ -13,6 +13,7 @@ from scenarios import Fault, FaultPlan, Scenario, run
 
 
 def bad_moment(topology, settings):
+    """Return faults of all links of core0 in the second third of the run."""
     third = settings.duration_s / 3
     when = ((third, 2 * third),)
     links = topology.links_of(topology.switch("core0"))

@@ -15,7 +15,9 @@ from testbed.faults.plan import FaultPlan
 class Progress(Protocol):
     """Callback that receives the name of the current phase and its progress, from 0 to 1."""
 
-    def __call__(self, what: str, share: float) -> None: ...
+    def __call__(self, what: str, share: float) -> None:
+        """Note that the share ``share``, from 0 to 1, of the phase ``what`` is done."""
+        ...
 
 
 class Observer:

@@ -44,6 +44,7 @@ class Bar:
         self._last = float("inf")
 
     def __call__(self, what: str, share: float) -> None:
+        """Show the phase ``what``, its share that is done and, after a second, the time left."""
         now = time.monotonic()
         if share < self._last:  # another phase has begun
             self._from = now, share
