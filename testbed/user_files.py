@@ -52,9 +52,8 @@ class UserFile:
             ValueError: The file does not exist or cannot be loaded; of the class ``error``.
         """
         name = f"{self.kind} file {self.path.stem}"  # no other module has such a name
-        spec = importlib.util.spec_from_file_location(
-            name, self.path, loader=_Uncached(name, str(self.path))
-        )
+        path = str(self.path.absolute())  # by which `blamed` finds the line
+        spec = importlib.util.spec_from_file_location(name, path, loader=_Uncached(name, path))
         if spec is None or spec.loader is None or not self.path.is_file():
             raise self.error(f"no {self.kind} file {self.path}: check {self.kind.upper()}")
         module = importlib.util.module_from_spec(spec)

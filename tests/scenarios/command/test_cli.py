@@ -226,7 +226,9 @@ def test_an_interrupted_run_leaves_nothing_behind(
     process.send_signal(kind)
     _, errors = process.communicate(timeout=60)
     assert process.returncode == code, errors
-    (line,) = [line for line in without_progress(errors) if not line.startswith("about ")]
+    said = [line for line in without_progress(errors) if not line.startswith("about ")]
+    assert len(said) == 1, errors
+    (line,) = said
     assert line.endswith("nothing was kept")
     assert not list(tmp_path.iterdir())
 
