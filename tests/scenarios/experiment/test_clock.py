@@ -35,7 +35,7 @@ class Network:
 
 
 def nothing() -> None:
-    """Do nothing."""
+    """An action that takes no time."""
 
 
 def test_a_gate_lets_nothing_later_be_late() -> None:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from testbed.softswitch import Program
+from testbed.softswitch import Program, Switch
 
 PROGRAMS = Path(__file__).parent / "programs"
 
@@ -35,3 +37,15 @@ def load(_private_cache: None) -> Callable[..., Program]:
         return programs[name, observe]
 
     return get
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Callable[[dict[str, Any]], Switch]:
+    """A function that returns a switch that runs a program."""
+
+    def make(program: dict[str, Any]) -> Switch:
+        path = tmp_path / "program.json"
+        path.write_text(json.dumps(program))
+        return Switch(Program.load(path))
+
+    return make

@@ -19,18 +19,6 @@ NAMES = sorted(p.stem for p in PROGRAMS.glob("*.json"))
 Json = dict[str, Any]
 
 
-@pytest.fixture
-def run(tmp_path: Path) -> Callable[[Json], Switch]:
-    """Make a switch that runs a program."""
-
-    def make(program: Json) -> Switch:
-        path = tmp_path / "program.json"
-        path.write_text(json.dumps(program))
-        return Switch(Program.load(path))
-
-    return make
-
-
 def load(name: str) -> Json:
     return json.loads((PROGRAMS / f"{name}.json").read_text())
 

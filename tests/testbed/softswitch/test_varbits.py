@@ -119,16 +119,6 @@ def with_length(length: Any) -> Json:
 BYTES = compute("*", own(0), number(8))
 
 
-@pytest.fixture
-def run(tmp_path: Path) -> Callable[[Json], Switch]:
-    def make(program: Json) -> Switch:
-        path = tmp_path / "program.json"
-        path.write_text(json.dumps(program))
-        return Switch(Program.load(path))
-
-    return make
-
-
 # What BMv2 1.15 sends for these packets behind ten zeros.
 FROZEN = [
     (BYTES, "30a0b0c2dd", "00000f00000099b877f930a0b0c2dd"),
