@@ -143,41 +143,45 @@ void pp_tell_log(pp_set *s, int level, const char *text) {
     pp_unlock(s);
 }
 
-static int pp_open(pp_set *s, const char *interface) {
+/* Opens the two sockets of the next port; -errno if it cannot. What it sends goes by a socket of its
+ * own, which receives nothing: a vnet header in front of each packet would cost time, and nothing is
+ * left to the interface. */
+static int pp_open(pp_set *s, pp_port *p, const char *interface) {
     unsigned index = if_nametoindex(interface);
-    int one = 1, size = 16 << 20, fd, error;
-    struct sockaddr_ll at = {.sll_family = AF_PACKET, .sll_protocol = __builtin_bswap16(ETH_P_ALL)};
-    struct packet_mreq promiscuous = {.mr_type = PACKET_MR_PROMISC};
+    int one = 1, size = 16 << 20, kind = SOCK_RAW | SOCK_CLOEXEC | SOCK_NONBLOCK;
+    struct sockaddr_ll at = {.sll_family = AF_PACKET, .sll_ifindex = (int)index};
+    struct packet_mreq promiscuous = {.mr_type = PACKET_MR_PROMISC, .mr_ifindex = (int)index};
     struct epoll_event e = {.events = EPOLLIN, .data.u64 = (uintptr_t)(s->ports + s->ports_n)};
     if (!index) return -errno;
-    fd = socket(AF_PACKET, SOCK_RAW | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    if (fd < 0) return -errno;
-    if (setsockopt(fd, SOL_SOCKET, SO_RCVBUFFORCE, &size, sizeof size))
-        setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &size, sizeof size);
-    at.sll_ifindex = promiscuous.mr_ifindex = (int)index;
-    if (setsockopt(fd, SOL_PACKET, PACKET_IGNORE_OUTGOING, &one, sizeof one) ||
-        setsockopt(fd, SOL_PACKET, PACKET_AUXDATA, &one, sizeof one) ||
-        setsockopt(fd, SOL_PACKET, PACKET_VNET_HDR, &one, sizeof one) ||
-        setsockopt(fd, SOL_PACKET, PACKET_ADD_MEMBERSHIP, &promiscuous, sizeof promiscuous) ||
-        bind(fd, (struct sockaddr *)&at, sizeof at) ||
-        epoll_ctl(s->worker->epoll, EPOLL_CTL_ADD, fd, &e)) {
-        error = errno;
-        close(fd);
-        return -error;
-    }
-    return fd;
+    if ((p->out_fd = socket(AF_PACKET, kind, 0)) < 0 ||
+        bind(p->out_fd, (struct sockaddr *)&at, sizeof at) ||
+        (p->fd = socket(AF_PACKET, kind, 0)) < 0)
+        return -errno;
+    if (setsockopt(p->fd, SOL_SOCKET, SO_RCVBUFFORCE, &size, sizeof size))
+        setsockopt(p->fd, SOL_SOCKET, SO_RCVBUF, &size, sizeof size);
+    at.sll_protocol = __builtin_bswap16(ETH_P_ALL);
+    if (setsockopt(p->fd, SOL_PACKET, PACKET_IGNORE_OUTGOING, &one, sizeof one) ||
+        setsockopt(p->fd, SOL_PACKET, PACKET_AUXDATA, &one, sizeof one) ||
+        setsockopt(p->fd, SOL_PACKET, PACKET_VNET_HDR, &one, sizeof one) ||
+        setsockopt(p->fd, SOL_PACKET, PACKET_ADD_MEMBERSHIP, &promiscuous, sizeof promiscuous) ||
+        bind(p->fd, (struct sockaddr *)&at, sizeof at) ||
+        epoll_ctl(s->worker->epoll, EPOLL_CTL_ADD, p->fd, &e))
+        return -errno;
+    return 0;
 }
-/* Stop polling a port's socket. Closing it is not enough: a copy of it may be open elsewhere. */
+/* Stop polling a port's sockets. Closing them is not enough: copies may be open elsewhere. */
 static void pp_leave(pp_set *s, pp_port *p) {
     if (p->fd >= 0) epoll_ctl(s->worker->epoll, EPOLL_CTL_DEL, p->fd, NULL);
+    if (p->egress.watched) epoll_ctl(s->worker->epoll, EPOLL_CTL_DEL, p->out_fd, NULL);
 }
 static void pp_close(pp_set *s, pp_port *p) {
     pp_leave(s, p);
     if (p->fd >= 0) close(p->fd);
+    if (p->out_fd >= 0) close(p->out_fd);
     if (p->in) fclose(p->in);
     if (p->out) fclose(p->out);
     pp_egress_free(&p->egress, s->priorities);
-    p->fd = -1;
+    p->fd = p->out_fd = -1;
     p->in = p->out = NULL;
     p->egress = (pp_egress){0};
 }
@@ -185,7 +189,7 @@ static void pp_close(pp_set *s, pp_port *p) {
 /* Attaches a port to an interface, or to a file of packets that leave (interface NULL); `in` and
  * `out` are pcap files for its packets, or NULL; 0 or -errno. */
 int pp_add(pp_set *s, uint32_t number, const char *interface, const char *in, const char *out) {
-    pp_port p = {.set = s, .number = number, .fd = -1};
+    pp_port p = {.set = s, .number = number, .fd = -1, .out_fd = -1};
     int error = 0;
     if (number >= PP_PORTS || s->by_number[number]) return -EEXIST;
     if (s->ports_n == PP_PORTS) return -ENOSPC;
@@ -193,9 +197,8 @@ int pp_add(pp_set *s, uint32_t number, const char *interface, const char *in, co
     if (!error && out && !(p.out = pp_pcap_open(out))) error = -errno;
     if (!error && !pp_egress_init(&p.egress, s->priorities)) error = -ENOMEM;
     pp_lock(s);
-    if (!error && interface && (p.fd = pp_open(s, interface)) < 0) error = p.fd;
+    if (!error && interface) error = pp_open(s, &p, interface);
     if (error) {
-        p.fd = -1;
         pp_close(s, &p);
     } else {
         pp_say(&s->log, PP_DEBUG, "Adding interface %s as port %u", interface ? interface : out,
@@ -228,7 +231,10 @@ pp_set *pp_create(pp_pool *pool, uint32_t cpu_port, uint32_t priorities) {
     if (!s) return NULL;
     s->pool = pool;
     s->worker = pool->workers + atomic_fetch_add(&pool->sets, 1) % pool->n;
-    for (uint32_t i = 0; i < PP_PORTS; i++) s->ports[i].set = s, s->ports[i].fd = -1;
+    for (uint32_t i = 0; i < PP_PORTS; i++) {
+        s->ports[i].set = s;
+        s->ports[i].fd = s->ports[i].out_fd = -1;
+    }
     pthread_mutex_init(&s->lock, NULL);
     pthread_mutex_init(&s->news_lock, NULL);
     pthread_condattr_init(&attr);

@@ -36,7 +36,10 @@ enum {
     PP_BATCH = 64,         /* packets received at once */
     PP_BUFFER = 16384,     /* longest packet; longer ones are dropped and counted */
     PP_FRAME = 65664,      /* longest frame, of which a sender left the cutting to its interface */
-    PP_TAG = 4,            /* room to put a VLAN tag back */
+    PP_TAG = 4,            /* a VLAN tag */
+    PP_VNET = sizeof(struct virtio_net_hdr), /* in front of each frame that comes */
+    PP_ROOM = PP_FRAME + 1600, /* from one frame to the next: far from a multiple of 64 KiB, at which
+                                * all would share a few lines of a cache */
     PP_OUT = 512,          /* packets sent at once */
     PP_ARENA = 1 << 20,    /* bytes sent at once */
     PP_PORTS = 512,
@@ -60,7 +63,7 @@ typedef struct {
 typedef struct {
     struct pp_set *set;
     uint32_t number;
-    int fd; /* -1: packets come from a file, or the port was removed */
+    int fd, out_fd; /* to receive and to send; -1: a port of a file, or one that was removed */
     FILE *in, *out; /* what is kept of its packets, or NULL */
     uint16_t first, last; /* of what is to send, as places in out, 1 more; 0: nothing */
     pp_egress egress;
@@ -95,8 +98,7 @@ typedef struct {
     int running, epoll, wake;
     uint8_t *buffers;
     struct mmsghdr messages[PP_BATCH];
-    struct virtio_net_hdr left[PP_BATCH];
-    struct iovec parts[PP_BATCH][2];
+    struct iovec frames[PP_BATCH];
     struct {
         _Alignas(struct cmsghdr) uint8_t bytes[CMSG_SPACE(sizeof(struct tpacket_auxdata))];
     } control[PP_BATCH];

@@ -44,12 +44,10 @@ static void pp_frame(pp_set *s, pp_port *p, struct virtio_net_hdr *h, uint8_t *d
 /* Where the packets of a batch go; once. */
 static void pp_prepare(pp_worker *w) {
     for (int i = 0; i < PP_BATCH; i++) {
-        uint8_t *to = w->buffers + (size_t)i * (PP_FRAME + PP_TAG) + PP_TAG;
         struct msghdr *m = &w->messages[i].msg_hdr;
-        w->parts[i][0] = (struct iovec){w->left + i, sizeof *w->left};
-        w->parts[i][1] = (struct iovec){to, PP_FRAME};
-        m->msg_iov = w->parts[i];
-        m->msg_iovlen = 2;
+        w->frames[i] = (struct iovec){w->buffers + (size_t)i * PP_ROOM, PP_VNET + PP_FRAME};
+        m->msg_iov = w->frames + i;
+        m->msg_iovlen = 1;
         m->msg_control = w->control + i;
         m->msg_controllen = sizeof w->control[i].bytes;
     }
@@ -64,10 +62,10 @@ static void pp_receive(pp_worker *w, pp_port *p) {
     pp_lock_packets(s, &w->space);
     for (int i = 0; i < n; i++) {
         struct mmsghdr *m = w->messages + i;
-        struct virtio_net_hdr *left = w->left + i;
-        uint32_t length = m->msg_len - (uint32_t)sizeof *left, tag;
-        uint8_t *data = w->parts[i][1].iov_base;
-        if (m->msg_len < sizeof *left) continue;
+        struct virtio_net_hdr left;
+        uint32_t length = m->msg_len - PP_VNET, tag;
+        uint8_t *data = (uint8_t *)w->frames[i].iov_base + PP_VNET;
+        if (m->msg_len < PP_VNET) continue;
         if (length > PP_FRAME) {
             p->count.rx_packets++;
             p->count.rx_bytes += length;
@@ -75,9 +73,10 @@ static void pp_receive(pp_worker *w, pp_port *p) {
             continue;
         }
         tag = length;
+        memcpy(&left, data - PP_VNET, PP_VNET); /* a tag goes into its place */
         data = pp_retag(&m->msg_hdr, data, &length);
-        left->csum_start = (uint16_t)(left->csum_start + length - tag);
-        pp_frame(s, p, left, data, length, now);
+        left.csum_start = (uint16_t)(left.csum_start + length - tag);
+        pp_frame(s, p, &left, data, length, now);
     }
     for (int i = 0; i < n; i++)
         w->messages[i].msg_hdr.msg_controllen = sizeof w->control[i].bytes;

@@ -5,13 +5,13 @@ static pp_port *pp_find(pp_set *s, uint32_t number) {
     return place ? s->ports + place - 1 : NULL;
 }
 
-/* Asks epoll to say when a port's socket takes packets again, or no more. */
+/* Has epoll say when a port's socket takes packets again, or no more. At other times the socket is
+ * not polled: while its interface is down, it would report the error again and again. */
 static void pp_watch(pp_set *s, pp_port *p, int out) {
-    struct epoll_event e = {.events = EPOLLIN | (out ? EPOLLOUT : 0),
-                            .data.u64 = (uintptr_t)p};
-    if (p->egress.watched == out || p->fd < 0) return;
+    struct epoll_event e = {.events = EPOLLOUT, .data.u64 = (uintptr_t)p};
+    if (p->egress.watched == out || p->out_fd < 0) return;
     p->egress.watched = out;
-    epoll_ctl(s->worker->epoll, EPOLL_CTL_MOD, p->fd, &e);
+    epoll_ctl(s->worker->epoll, out ? EPOLL_CTL_ADD : EPOLL_CTL_DEL, p->out_fd, &e);
 }
 static void pp_set_timer(pp_set *s, uint64_t at_ns) {
     struct itimerspec t = {.it_value = {(time_t)(at_ns / 1000000000), (long)(at_ns % 1000000000)}};
@@ -31,9 +31,6 @@ static void pp_sent(pp_set *s, pp_port *p, const uint8_t *data, uint32_t length)
     pp_dump(&s->log, "Sending packet", p->number, data, length);
 }
 
-/* The vnet header of what is sent: there is nothing left to do. */
-static struct virtio_net_hdr pp_complete;
-
 static void pp_queue_up(pp_set *s, pp_port *p, uint32_t priority, const uint8_t *data,
                         uint32_t length) {
     if (!pp_push(&p->egress, priority, data, length, pp_clock_ns())) p->count.tx_dropped++;
@@ -47,12 +44,9 @@ static void pp_drain(pp_set *s, pp_port *p) {
     while ((q = pp_due(&p->egress, s->priorities, now, &next))) {
         pp_waiting *w = q->first;
         ssize_t done = w->length;
-        if (p->fd >= 0) {
-            struct iovec v[2] = {{&pp_complete, sizeof pp_complete}, {w->data, w->length}};
-            struct msghdr m = {.msg_iov = v, .msg_iovlen = 2};
-            do done = sendmsg(p->fd, &m, MSG_DONTWAIT);
+        if (p->out_fd >= 0)
+            do done = send(p->out_fd, w->data, w->length, MSG_DONTWAIT);
             while (done < 0 && errno == EINTR);
-        }
         if (done < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) {
             pp_watch(s, p, 1);
             return;
@@ -75,28 +69,27 @@ static void pp_timer(pp_set *s) {
 /* Sends what a port got of the last packets; what its socket does not take waits. */
 static void pp_send_port(pp_set *s, pp_port *p) {
     struct mmsghdr m[PP_OUT];
-    struct iovec v[PP_OUT][2];
+    struct iovec v[PP_OUT];
     const pp_out *which[PP_OUT];
     uint32_t n = 0, at = 0;
     pp_space *space = s->space;
     for (uint16_t i = p->first; i; i = space->out[i - 1].next, n++) {
         which[n] = space->out + i - 1;
-        v[n][0] = (struct iovec){&pp_complete, sizeof pp_complete};
-        v[n][1] = (struct iovec){space->arena + which[n]->offset, which[n]->length};
+        v[n] = (struct iovec){space->arena + which[n]->offset, which[n]->length};
         memset(m + n, 0, sizeof *m);
-        m[n].msg_hdr.msg_iov = v[n];
-        m[n].msg_hdr.msg_iovlen = 2;
+        m[n].msg_hdr.msg_iov = v + n;
+        m[n].msg_hdr.msg_iovlen = 1;
     }
     p->first = p->last = 0;
     while (at < n) {
-        int done = p->fd < 0 ? (int)(n - at) : sendmmsg(p->fd, m + at, n - at, MSG_DONTWAIT);
+        int done = p->out_fd < 0 ? (int)(n - at) : sendmmsg(p->out_fd, m + at, n - at, MSG_DONTWAIT);
         if (done < 0 && errno == EINTR) continue;
         if (done < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) break;
-        for (; done > 0; done--, at++) pp_sent(s, p, v[at][1].iov_base, which[at]->length);
+        for (; done > 0; done--, at++) pp_sent(s, p, v[at].iov_base, which[at]->length);
         if (done < 0) p->count.tx_dropped++, at++; /* the first one could not be sent */
     }
     if (at == n) return;
-    for (; at < n; at++) pp_queue_up(s, p, which[at]->priority, v[at][1].iov_base, which[at]->length);
+    for (; at < n; at++) pp_queue_up(s, p, which[at]->priority, v[at].iov_base, which[at]->length);
     pp_watch(s, p, 1);
 }
 static void pp_send(pp_set *s) {

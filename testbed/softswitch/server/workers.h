@@ -37,7 +37,7 @@ static int pp_worker_start(pp_worker *w) {
     int error;
     w->epoll = epoll_create1(EPOLL_CLOEXEC);
     w->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    w->buffers = malloc((size_t)PP_BATCH * (PP_FRAME + PP_TAG));
+    w->buffers = malloc((size_t)PP_BATCH * PP_ROOM);
     w->space.arena = malloc(PP_ARENA);
     pthread_mutex_init(&w->working, NULL);
     if (w->epoll < 0 || w->wake < 0) return -errno;

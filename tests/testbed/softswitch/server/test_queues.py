@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -12,9 +12,9 @@ import pytest
 from testbed.softswitch import Program, Switch
 from testbed.softswitch.errors import SoftSwitchError
 from testbed.softswitch.server.ports import Capture, Port, Ports
-from tests.testbed.softswitch.server.client import JSON
+from tests.testbed.softswitch.server.client import JSON, eventually
 from tests.testbed.softswitch.server.frames import udp
-from tests.testbed.softswitch.server.wires import Wire
+from tests.testbed.softswitch.server.wires import Wire, ip
 
 TBF = ("tbf", "rate", "8mbit", "burst", "3000", "limit", "1000000")
 
@@ -80,8 +80,9 @@ def test_ports_come_and_go(ports: Ports, tmp_path: Path) -> None:
         ports.add(Port(1, str(tmp_path / "3")))
 
 
-@pytest.mark.root
-def test_slow_link_keeps_packets_waiting(wires: Callable[[int], list[Wire]]) -> None:
+@pytest.fixture
+def slow_link(wires: Callable[[int], list[Wire]]) -> Iterator[tuple[Ports, Wire]]:
+    """Ports 1 and 2; what goes to 2 gets 250 packets, of which its socket takes fewer."""
     a, b = wires(2)
     shaped = subprocess.run(
         ["tc", "qdisc", "add", "dev", b.port, "root", *TBF],
@@ -89,14 +90,35 @@ def test_slow_link_keeps_packets_waiting(wires: Callable[[int], list[Wire]]) -> 
     )
     if shaped.returncode:
         pytest.skip("no tbf in this kernel")
-    sink = b.open()
+    b.open()
     made = Ports([Port(1, a.port), Port(2, b.port)])
     forwarding(made)
-    for _ in range(250):  # the socket takes fewer
+    for _ in range(250):
         made.inject(1, udp(size=1000))
     first = made.counters()[2]
     assert first.tx_packets < 250 and not first.tx_dropped
-    for _ in range(250):
-        assert len(sink.recv(2000)) == 1014
-    assert made.counters()[2].tx_packets == 250
+    yield made, b
     made.close()
+
+
+@pytest.mark.root
+def test_slow_link_keeps_packets_waiting(slow_link: tuple[Ports, Wire]) -> None:
+    made, b = slow_link
+    assert b.socket
+    for _ in range(250):
+        assert len(b.socket.recv(2000)) == 1014
+    assert made.counters()[2].tx_packets == 250
+
+
+@pytest.mark.root
+def test_slow_link_that_goes_down(slow_link: tuple[Ports, Wire]) -> None:
+    made, b = slow_link
+    ip("link", "set", b.port, "down")
+    eventually(lambda: made.counters()[2].tx_packets + made.counters()[2].tx_dropped == 250)
+    before = time.process_time()
+    time.sleep(0.3)
+    assert time.process_time() - before < 0.15  # no thread polls an interface that is down
+    ip("link", "set", b.port, "up")
+    made.inject(1, udp(size=1000))
+    counted = made.counters()[2]
+    assert counted.tx_packets + counted.tx_dropped == 251
