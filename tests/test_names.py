@@ -7,6 +7,7 @@ import json
 import re
 import warnings
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -64,7 +65,7 @@ def test_names_of_switches_and_methods_in_a_ranking() -> None:
     diagnosis = Diagnosis(
         HOSTILE,
         "directed",
-        flagged=links[:2],
+        flagged=links[:2].astype(np.int32),
         success=np.full(4, 0.5),
         score=np.ones(4),
         seconds=0.0,
@@ -116,11 +117,12 @@ def test_names_in_the_report_of_a_run() -> None:
     assert "2 replayed, 4 ICMP, 3 ARP, 1 IPv6 sent as IPv4" in text
 
 
-def rows(found: list[list[int]]) -> dict[str, object]:
+def rows(found: list[list[int]]) -> dict[str, Any]:
     figures = ("precision", "recall", "f1", "class_f1", "undirected_f1", "average_precision")
     figures = (*figures, "seconds", "fed", "faulty", "unobserved")
     names = [HOSTILE, "漢字"]
-    return dict.fromkeys(figures, np.ones(2)) | {
+    shared: dict[str, Any] = dict.fromkeys(figures, np.ones(2))
+    return shared | {
         "method": names,
         "bench": ["published", "project"],
         "native": ["directed"] * 2,

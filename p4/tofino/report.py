@@ -166,7 +166,7 @@ def usage(to: Path) -> Usage:
     total = dict.fromkeys(_SECTIONS, 0)
     chip = dict.fromkeys(_SECTIONS, 0)
     gress = {name: dict.fromkeys(_SECTIONS, 0) for name in GRESSES}
-    stages = dict.fromkeys(GRESSES, 0)
+    stages: dict[str, int] = dict.fromkeys(GRESSES, 0)
     used_stages = resources["resources"]["mau"]["mau_stages"]
     for stage in used_stages:
         for resource, sections in _SECTIONS.items():
@@ -258,6 +258,7 @@ def report(compiler: Compiler, steps: Sequence[tuple[tuple[str, ...], Usage]]) -
         *_head("", [*_SECTIONS, *(f"stages, {gress}" for gress in GRESSES)]),
     ]
     before: Usage | None = None
+    stages: list[int | str] = []
     for parts, used in steps:
         stages = [used.stages[gress] or "-" for gress in GRESSES]
         if before is None:

@@ -162,7 +162,7 @@ def _options() -> list[Any]:
         for name, annotation in shown.items()
     ]
     take.__annotations__ = shown
-    take.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    take.__signature__ = inspect.Signature(parameters)
     app = typer.Typer(add_completion=False)
     app.command()(take)
     return typer.main.get_command(app).params

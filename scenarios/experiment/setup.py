@@ -187,7 +187,7 @@ def _add_sources(inputs: Inputs, network: Network, traffic: Traffic, idle: bool)
     data = Source(
         packets=traffic.packets,
         templates=templates,
-        template_length=lengths.astype(np.uint16),
+        template_length=lengths,
         src_host=traffic.src_host,
         dst_host=traffic.dst_host,
     )

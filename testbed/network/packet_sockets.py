@@ -134,7 +134,7 @@ class PacketDump:
 
         self.path = path
         self.packets = 0
-        self._file = RawPcapWriter(file, linktype=_ETHERNET)  # pyright: ignore[reportArgumentType]
+        self._file = RawPcapWriter(file, linktype=_ETHERNET)
         try:
             self._file.write_header(None)
             with inside(pid):

@@ -20,14 +20,14 @@ HEADER_BYTES = TCP_FRAME
 TTL = 64
 
 
-def headers(traffic: Traffic, topology: PacketFabric) -> tuple[Bytes, Bytes]:
+def headers(traffic: Traffic, topology: PacketFabric) -> tuple[Bytes, npt.NDArray[np.uint16]]:
     """Return the header bytes of each flow's frames.
 
     IP total length, ID and header checksum are zero, and so are the L4 checksum and UDP length:
     they differ between packets and are written by the sender.
 
     Returns:
-        uint8[F, 54] templates, zero from the length on, and their lengths uint8[F]: 54 for TCP and
+        uint8[F, 54] templates, zero from the length on, and their lengths uint16[F]: 54 for TCP and
         42 for UDP.
     """
     src, dst = traffic.src_host, traffic.dst_host
@@ -39,7 +39,7 @@ def headers(traffic: Traffic, topology: PacketFabric) -> tuple[Bytes, Bytes]:
     put_tcp(frames, ETHERNET + IPV4, traffic.src_port, traffic.dst_port)
     tcp = traffic.protocol == TCP
     frames[~tcp, ETHERNET + IPV4 + 4 :] = 0  # the ports lie where TCP's do
-    return frames, np.where(tcp, TCP_FRAME, UDP_FRAME).astype(np.uint8)
+    return frames, np.where(tcp, TCP_FRAME, UDP_FRAME).astype(np.uint16)
 
 
 def put(frames: Bytes, at: int, value: Field, width: int) -> None:

@@ -72,7 +72,7 @@ def bench_switch(console: Console) -> None:
         ports = np.full(BATCH, 1, np.uint16)
         offsets = np.arange(BATCH + 1, dtype=np.uint64) * size
         data = frames.reshape(-1)
-        switch.process_batch(ports, data, offsets, 0)
+        result = switch.process_batch(ports, data, offsets, 0)
         begin = time.perf_counter()
         for _ in range(TURNS):
             result = switch.process_batch(ports, data, offsets, 0)

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import resource
 import time
+from typing import Any
 
 from rich.console import Console
 
 from analysis.methods.netbouncer import NetBouncer
 from analysis.telemetry.telemetry import Telemetry
 from scenarios.papers.netbouncer_network import Network, draw_truth, probe, probing_plan, tally
+from testbed.arrays import FloatArray
 
 SHARES = (0.001, 0.01, 0.1)
 ALL_PATHS_PENALTY = 8.0
@@ -25,10 +27,10 @@ class TimedFit(NetBouncer):
 
     fit_seconds = fit_processor = 0.0
 
-    def _fit(self, *arguments):
+    def _fit(self, *arguments: Any, **named: Any) -> FloatArray:
         begin = time.perf_counter(), time.process_time()
         try:
-            return super()._fit(*arguments)
+            return super()._fit(*arguments, **named)
         finally:
             self.fit_seconds = time.perf_counter() - begin[0]
             self.fit_processor = time.process_time() - begin[1]

@@ -22,6 +22,7 @@ from distributed import Client
 from rich.console import Console
 
 from analysis.evaluation.metrics import score
+from analysis.methods.registry import find_methods
 from analysis.telemetry.parts import write_part
 from scenarios.command.localize import localize
 from scenarios.experiment.settings import Settings, make_settings
@@ -40,7 +41,7 @@ from tests.conftest import quiet
 
 SIZES = (64, 96)
 WORKERS, MEMORY = 2, "8GB"
-METHODS = ("canary", "canary-mle")
+METHODS = "canary,canary-mle"
 
 
 def bench_parts(console: Console) -> None:
@@ -60,19 +61,19 @@ def bench_parts(console: Console) -> None:
 
 def _diagnose(console: Console, folder: Path, faulty: np.ndarray) -> None:
     with _workers(folder) as (file, pids):
-        for method in METHODS:
+        for method in find_methods(METHODS):
             begin = time.perf_counter()
             verdicts = localize(
                 folder / "fabric.parquet", folder / "parts", [method], quiet, cluster=str(file)
             )
-            found = verdicts.diagnoses[method]
+            found = verdicts.diagnoses[method.name]
             fabric = verdicts.numbered.fabric
             f1 = score(found.flagged, faulty, fabric)["directed"].f1
             most = max(_peak(pid) for pid in pids)
             console.print(
-                f"  {method}: {time.perf_counter() - begin:.0f} s in all, {found.seconds:.0f} of "
-                f"them after reading, F1 {f1:.3f} of {len(faulty):,} faulty; at most "
-                f"{most / 1e9:.1f} GB a worker, "
+                f"  {method.name}: {time.perf_counter() - begin:.0f} s in all, "
+                f"{found.seconds:.0f} of them after reading, "
+                f"F1 {f1:.3f} of {len(faulty):,} faulty; at most {most / 1e9:.1f} GB a worker, "
                 f"{resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6:.1f} GB here"
             )
 

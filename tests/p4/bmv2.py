@@ -307,3 +307,6 @@ class MirrorProfile:
             f"act_prof_add_member_to_group {self._name} {member} {group}" for member in members
         ]
         return group
+
+    def modify_group(self, group: int, members: Sequence[int]) -> None:
+        raise NotImplementedError

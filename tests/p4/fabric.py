@@ -8,6 +8,7 @@ import numpy as np
 
 from testbed.control.epochs import set_parity
 from testbed.control.forwarding import install_forwarding
+from testbed.control.switch import Tables
 from testbed.dataplane import DSM, USM, VERDICT, Meter
 from testbed.fabric.fat_tree import FatTree
 from testbed.fabric.monitors import monitor_switches
@@ -112,11 +113,11 @@ class Fabric:
         raise AssertionError("the packet goes in circles")
 
 
-def monitor_dsm(switch: Switch, flow_id: int, path_bf: int) -> int:
+def monitor_dsm(switch: Tables, flow_id: int, path_bf: int) -> int:
     return switch.table(DSM.rules).add([flow_id, path_bf], DSM.monitor)
 
 
-def monitor_usm(switch: Switch, flow_id: int) -> int:
+def monitor_usm(switch: Tables, flow_id: int) -> int:
     return switch.table(USM.rules).add([flow_id], USM.monitor)
 
 

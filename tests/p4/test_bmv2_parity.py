@@ -6,6 +6,7 @@ import random
 import struct
 import time
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -161,10 +162,10 @@ def configure(mirror: Mirror, fuzz: Fuzz, name: str) -> None:
     )
     set_parity(mirror, 1)
     for flow in fuzz.flows[::2]:
-        monitor_usm(mirror, flow.id)  # pyright: ignore[reportArgumentType]
+        monitor_usm(mirror, flow.id)
     for flow in fuzz.flows[::3]:
         for path_bf in PATH_BFS[1:3]:
-            monitor_dsm(mirror, flow.id, path_bf)  # pyright: ignore[reportArgumentType]
+            monitor_dsm(mirror, flow.id, path_bf)
     for flow in fuzz.flows[1::6]:
         mirror.table(USM.rules).add([flow.id], USM.skip)
     for path_bf, eta in zip(PATH_BFS[:3], (1, 4, 16), strict=True):
@@ -312,7 +313,7 @@ def reports(soft: Switch) -> list[bytes]:
 
 @pytest.mark.parametrize("name", ["tor0_0", "agg1_1", "core2"])
 def test_soft_switch_and_simple_switch_agree_on_packets_registers_and_counters(
-    program: Program, name: str, tmp_path: Path, record_property: pytest.RecordProperty
+    program: Program, name: str, tmp_path: Path, record_property: Callable[[str, object], None]
 ) -> None:
     topology = FatTree(4)
     fuzz = Fuzz(topology, topology.switch(name), random.Random(name))

@@ -71,18 +71,17 @@ def test_report_was_made_from_these_sources() -> None:
     )
 
 
-def test_changing_any_source_changes_the_hash(tmp_path: Path) -> None:
+def test_changing_any_source_changes_the_hash(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     shutil.copytree(P4, tmp_path / "p4", ignore=shutil.ignore_patterns("build"))
-    here, tofino.HERE = tofino.HERE, tmp_path / "p4" / "tofino"
-    try:
-        before = tofino.sources_sha256()
-        for path in tofino.sources():
-            path.write_bytes(path.read_bytes() + b"\n")
-            assert tofino.sources_sha256() != before
-            path.write_bytes(path.read_bytes()[:-1])
-        assert tofino.sources_sha256() == before
-    finally:
-        tofino.HERE = here
+    monkeypatch.setattr(tofino, "HERE", tmp_path / "p4" / "tofino")
+    before = tofino.sources_sha256()
+    for path in tofino.sources():
+        path.write_bytes(path.read_bytes() + b"\n")
+        assert tofino.sources_sha256() != before
+        path.write_bytes(path.read_bytes()[:-1])
+    assert tofino.sources_sha256() == before
 
 
 @pytest.mark.parametrize("profile", ["transit", "monitor"])

@@ -50,7 +50,8 @@ def canary(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) 
         capsys.readouterr()
         with pytest.raises(SystemExit) as end:
             main()
-        return Said(int(end.value.code or 0), *capsys.readouterr())
+        printed = capsys.readouterr()
+        return Said(int(end.value.code or 0), printed.out, printed.err)
 
     return call
 

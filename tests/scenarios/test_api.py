@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ import scenarios
 from analysis.methods.mle.mle import CanaryMle
 from scenarios import Fault, FaultPlan, Run, Scenario, Settings, load, localize
 from testbed.fabric.clos import Fabric
+from tests.present import present
 from tests.scenarios.conftest import Canary
 
 
@@ -109,7 +111,7 @@ def test_tables_are_frames(result: Run) -> None:
         frame, columns = result.table(name), result.record.table(name)
         assert list(frame.columns) == list(columns)
     links, columns = result.table("links"), result.record.table("links")
-    assert links[links.faulty].name.tolist() == result.faulty
+    assert links[links.faulty]["name"].tolist() == result.faulty
     assert (links.packets.to_numpy() == columns["packets"]).all()
     paths = result.record.table("connections")["path"]
     frame = result.table("connections")
@@ -125,7 +127,7 @@ def test_registers_are_those_of_all_epochs(result: Run) -> None:
     for epoch in range(4):
         own = frame[frame.epoch == epoch].drop(columns="epoch").reset_index(drop=True)
         for name, column in result.record.table(f"registers/epoch-{epoch:03d}").items():
-            assert (own[name].to_numpy() == column).all()
+            assert (np.asarray(own[name]) == column).all()
 
 
 def test_flow_ids_are_addresses(result: Run) -> None:
@@ -187,7 +189,7 @@ def test_a_verdict_is_that_of_the_run(result: Run, method: str) -> None:
 def test_a_method_with_other_parameters(result: Run) -> None:
     blind = result.diagnose(CanaryMle(fault_rate=0.5))
     assert len(blind.blamed) < len(result.diagnose("canary-mle").blamed)
-    assert np.isin(blind.truth, np.flatnonzero(blind.links.faulty)).all()
+    assert np.isin(present(blind.truth), np.flatnonzero(blind.links.faulty)).all()
 
 
 def test_it_prints_as_show_does(result: Run, canary: Canary) -> None:
@@ -203,10 +205,11 @@ def test_a_scenario_made_in_python_runs(tmp_path: Path) -> None:
     assert made.faulty == ["agg0_0->tor0_1"] and made.summary["scenario"] == "own"
     with pytest.raises(ValueError, match="'own' is not in the library"):
         scenarios.run(config=made.path)
-    for wrong, why in (
+    cases: list[tuple[Any, str]] = [
         (lambda topology, settings: None, "make_faults returns nothing"),
         (lambda topology: FaultPlan(), "two arguments"),
-    ):
+    ]
+    for wrong, why in cases:
         with pytest.raises(ValueError, match=why):
             scenarios.run(Scenario(make_faults=wrong), path=tmp_path / "none", **asked)
     assert not (tmp_path / "none").exists()
@@ -216,7 +219,7 @@ def test_frames_are_diagnosed_as_files_are(result: Run, canary: Canary, tmp_path
     from pandas import read_parquet
 
     assert canary("export", str(result.path), "--out", str(tmp_path)).code == 0
-    files = [tmp_path / f"{name}.parquet" for name in ("fabric", "observations")]
+    files = tmp_path / "fabric.parquet", tmp_path / "observations.parquet"
     fabric, observations = (read_parquet(file) for file in files)
     there = localize(*files, "canary-mle")
     here = localize(fabric, observations, CanaryMle())

@@ -32,7 +32,7 @@ def test_in_a_run_and_again_and_from_its_files(canary: Canary, folder: Path) -> 
     run = load("run")
     assert set(run.figures.index) == {"worst.py", "canary"}
     flagged = run.table("diagnoses/worst.py")["flagged"]
-    assert flagged.any()
+    assert flagged.to_numpy().any()
     verdict = run.diagnose("mine/worst.py")
     assert verdict.links.flagged.equals(flagged) and "worst-segments" in repr(verdict)
     page = (folder / "run" / "index.html").read_text()

@@ -19,6 +19,7 @@ from scenarios.experiment.request import load_scenario
 from scenarios.experiment.run import run_experiment
 from scenarios.experiment.settings import make_settings
 from testbed.record.documents import Summary
+from tests.present import present
 
 EPOCHS, PER_HOST = 10, 0.06 * 10  # line rate times seconds
 SECONDS = (1, 3, 10, 30)
@@ -49,12 +50,12 @@ def runs(seconds: float, seeds: int, folder: Path, methods: str | None = None) -
 def f1(found: Sequence[Summary], method: str) -> float:
     """Return the mean F1 of a method on its own terms."""
     entries = [summary["methods"][method] for summary in found]
-    return float(np.mean([entry[entry["native"]]["f1"] for entry in entries]))
+    return float(np.mean([present(entry[entry["native"]]["f1"]) for entry in entries]))
 
 
 def starved(found: Sequence[Summary], method: str) -> bool:
     """Return whether a method was starved in any of the runs."""
-    return any(summary["methods"][method]["starved"] for summary in found)
+    return any(present(summary["methods"][method].get("starved")) for summary in found)
 
 
 def table(found: Mapping[int, Sequence[Summary]]) -> Iterator[str]:

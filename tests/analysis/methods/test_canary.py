@@ -27,7 +27,7 @@ def test_the_linear_map():
     mapped = map_success(y, last, mapping="linear")
     assert mapped == pytest.approx([0.0, 0.4, 0.8, 0.0])
     with pytest.raises(ValueError, match="mapping='log': it should be 'logarithmic' or 'linear'"):
-        Canary(mapping="log")
+        Canary(mapping="log")  # pyright: ignore[reportArgumentType]
 
 
 def test_groups():

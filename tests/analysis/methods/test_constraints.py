@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Annotated, get_args, get_origin
+from collections.abc import Callable, Iterator
+from typing import Annotated, Any, get_args, get_origin
 
 import pytest
 from annotated_types import Ge, Gt, Le, Lt
 
-from analysis.methods.base import Method
+from analysis.methods.base import Diagnosis, Method
 from analysis.methods.constraints import Count, Share, declared
 from analysis.methods.registry import METHODS, ON_REQUEST, make_method
 from testbed.errors import UserError
+from testbed.fabric.clos import Fabric
 
 EVERY = METHODS | ON_REQUEST
 
@@ -53,7 +54,8 @@ class Parent(Method):
     def __init__(self, *, share: Share = 0.5, most: Count | None = None) -> None:
         self.share, self.most = share, most
 
-    def infer(self, data, fabric): ...
+    def infer(self, data: Any, fabric: Fabric, /) -> Diagnosis:
+        raise AssertionError("it is only built")
 
 
 class Child(Parent):
@@ -68,6 +70,6 @@ def test_what_is_inside_is_taken_as_it_is(given: dict[str, float]) -> None:
 
 
 @pytest.mark.parametrize("make", [Parent, Child])
-def test_a_subclass_is_checked_too(make: type[Method]) -> None:
+def test_a_subclass_is_checked_too(make: Callable[..., Method]) -> None:
     with pytest.raises(UserError, match=r"share=1\.5: it should be less than or equal to 1"):
         make(share=1.5)

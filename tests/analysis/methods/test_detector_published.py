@@ -5,6 +5,7 @@ Whether that is what the paper prints cannot be checked here: the text at hand e
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from itertools import product
 
@@ -28,13 +29,14 @@ def case(seed: int, fabric: Fabric) -> Telemetry:
     rng = np.random.default_rng([seed, fabric.n_links])
     src, dst = np.divmod(np.arange(fabric.n_tors**2, dtype=np.int32), np.int32(fabric.n_tors))
     apart = src != dst
-    paths = Ecmp(fabric).draw(*(np.repeat(end[apart], 2) for end in (src, dst)), rng)
+    paths = Ecmp(fabric).draw(np.repeat(src[apart], 2), np.repeat(dst[apart], 2), rng)
     loss = rng.choice([0.0, 1e-4, 1e-3], fabric.n_links) * rng.integers(0, 2)
     faulty = rng.choice(fabric.n_links, rng.integers(0, fabric.n_links // 8), replace=False)
     loss[faulty] = rng.choice([1.0, 0.5, 0.1, 0.01], len(faulty))
     spared = rng.random((len(paths), fabric.n_links)) < 0.3 * rng.integers(0, 2)
     through = [
-        np.prod([1.0 if spared[p, i] else 1 - loss[i] for i in paths[p]]) for p in range(len(paths))
+        math.prod(1.0 if spared[p, i] else float(1 - loss[i]) for i in paths[p])
+        for p in range(len(paths))
     ]
     sent = rng.integers(5, 100, len(paths)) * (rng.random(len(paths)) > 0.1)
     probes = Probes(paths, sent, rng.binomial(sent, 1 - np.array(through)))

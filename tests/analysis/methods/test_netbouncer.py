@@ -1,6 +1,7 @@
 """NetBouncer: device detection, links, the paper's setting."""
 
 import itertools
+from typing import Any
 
 import numpy as np
 import pytest
@@ -175,12 +176,13 @@ def test_few_paths_can_convict():
 
 
 def test_parameters_are_checked():
-    for wrong in (
+    cases: list[dict[str, Any]] = [
         {"penalty": -1.0},
         {"link_threshold": 0.0},
         {"model": "l2"},
         {"lucky_share": 1.0},
-    ):
+    ]
+    for wrong in cases:
         with pytest.raises(ValueError, match=next(iter(wrong))):
             NetBouncer(**wrong)
 

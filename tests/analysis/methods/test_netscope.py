@@ -1,5 +1,7 @@
 """NetScope: the optimum, known answers, the logarithm's edge."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 from scipy.optimize import minimize
@@ -90,6 +92,7 @@ def test_accuracy(synthetic, inputs, omega, limit):
 
 
 def test_parameters_are_checked():
-    for wrong in ({"omega": -1.0}, {"link_threshold": 1.0}, {"inputs": "flows"}):
+    cases: list[dict[str, Any]] = [{"omega": -1.0}, {"link_threshold": 1.0}, {"inputs": "flows"}]
+    for wrong in cases:
         with pytest.raises(ValueError, match=next(iter(wrong))):
             NetScope(**wrong)

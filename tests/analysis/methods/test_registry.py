@@ -20,9 +20,11 @@ from analysis.telemetry.telemetry import (
     SegmentCounts,
     Telemetry,
 )
+from testbed.fabric.clos import Fabric
 from testbed.fabric.ecmp import Ecmp
 from testbed.fabric.fat_tree import FatTree
 from testbed.fabric.paths import Paths, PathSets
+from tests.present import present
 
 NEEDS = {
     "canary": "segments",
@@ -66,7 +68,7 @@ def no_warnings():
         yield
 
 
-def check(result: Diagnosis, topology: FatTree):
+def check(result: Diagnosis, topology: Fabric):
     assert result.flagged.dtype == np.int32
     assert (np.diff(result.flagged) > 0).all()
     assert result.success.shape == result.score.shape == (topology.n_links,)
@@ -152,13 +154,13 @@ def test_empty_telemetry(name):
 def test_silence_is_no_evidence(name):
     """Nothing sent anywhere: rows there, counts all zero."""
     telemetry = empty_telemetry()
-    topology, segments = telemetry.topology, telemetry.segments.segments
+    topology, segments = telemetry.topology, present(telemetry.segments).segments
     zero = np.zeros((3, len(segments)), np.int64)
     n = np.zeros(2, np.int64)
     telemetry = replace(
         telemetry,
         segments=SegmentCounts(segments, zero, zero),
-        flows=Flows(topology.path_sets([0, 0], [1, 5]), np.array([0, 1], np.int32), n, n),
+        flows=Flows(topology.path_sets(n, np.array([1, 5])), np.array([0, 1], np.int32), n, n),
         probes=Probes(Ecmp(topology).bounces().take(np.arange(2)), n, n),
         connections=Connections(
             n.astype(np.int32),

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -189,10 +192,11 @@ def test_signatures_are_unique_or_refused():
 
 
 def test_sketches_of_other_hashes_are_not_subtracted():
-    for kind in (LossRadar, FermatSketch):
+    kinds: list[Callable[..., Any]] = [LossRadar, FermatSketch]
+    for kind in kinds:
         for other in (kind(11), kind(10, seed=1)):
             with pytest.raises(ValueError, match="cannot be subtracted"):
-                kind(10) - other
+                _ = kind(10) - other
 
 
 def test_sizes_are_those_of_table_i():

@@ -28,6 +28,7 @@ def test_a_path_that_stands_for_several_is_as_many_equal_paths(seed, large):
     rows = [rng.choice(12, rng.integers(1, 5), replace=False).tolist() for _ in range(30)]
     times = rng.integers(1, 4, len(rows))
     each = np.repeat(np.arange(len(rows)), times)
+    weight = times.astype(np.float64)
     every, once = Incidence.of(csr([rows[j] for j in each])), Incidence.of(csr(rows))
     sent = rng.integers(1, 100, len(rows))
     y = 1 - rng.binomial(sent, rng.choice([0.0, 0.3], len(rows))) / sent
@@ -36,9 +37,9 @@ def test_a_path_that_stands_for_several_is_as_many_equal_paths(seed, large):
         patch.setattr(incidence_module, "LARGE", large)
         patch.setattr(parts, "FEW", large)
         many = coordinate_descent(every, y[each], sent[each], penalty=0.1, used=used[each])
-        few = coordinate_descent(once, y, sent * times, times * 1.0, penalty=0.1, used=used)
+        few = coordinate_descent(once, y, sent * times, weight, penalty=0.1, used=used)
         assert np.allclose(many.success, few.success, rtol=0, atol=1e-9)
         assert np.allclose(many.objective, few.objective, rtol=0, atol=1e-9)
         first = log_least_squares(every, y[each] + 0.01, used=used[each])
-        second = log_least_squares(once, y + 0.01, times * 1.0, used=used)
+        second = log_least_squares(once, y + 0.01, weight, used=used)
         assert np.allclose(first, second, rtol=0, atol=1e-9)

@@ -89,9 +89,12 @@ def test_figure_4():
     sent = {1: 100, 2: 50, 3: 60, 4: 100, 5: 70}
     lost = {1: 5, 2: 0, 3: 0, 4: 10, 5: 1}
     meters = Meters()
+
+    def at(flow, row):
+        return columns[back[flow]]
+
     for i, core in place.items():
         segment = segment_between(cores[core], s6)
-        at = lambda flow, row: columns[back[flow]]  # noqa: E731
         meters.count(cores[core], USM, f[i], 0, sent[i], at)
         meters.count(s6, DSM, f[i], segment + 1, sent[i] - lost[i], at)
     meters.count(cores[3], USM, f[6], 0, 9, at)

@@ -141,7 +141,7 @@ def test_probes_of_a_plan_are_that_methods(files: Files) -> None:
 
 def row(number: int, text: str) -> str:
     """The observations with row ``number`` replaced."""
-    lines = OBSERVATIONS.splitlines()
+    lines: list[str] = [*OBSERVATIONS.splitlines()]
     lines[2 + number] = text
     return "\n".join(lines) + "\n"
 

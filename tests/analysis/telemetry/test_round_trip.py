@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -150,7 +151,7 @@ def test_what_pandas_reads_and_writes_again_says_the_same(
     here = read_telemetry(finished_run)
     there_and_back(here, tmp_path, suffix)
     path = tmp_path / f"observations{suffix}"
-    options = {} if backend == "numpy" else {"dtype_backend": backend}
+    options: dict[str, Any] = {} if backend == "numpy" else {"dtype_backend": backend}
     if suffix == ".csv":
         rows = pd.read_csv(path, skiprows=1, **options)
         path.write_text(f"{OBSERVATIONS.header}\n" + rows.to_csv(index=False))

@@ -16,7 +16,7 @@ NO_PATHS = Paths(np.zeros(1, I64), np.zeros(0, I32))
 
 
 def flows(path_set=(0,), sent=(1,), lost=(0,), sets=None):
-    sets = TOPOLOGY.path_sets([0], [5]) if sets is None else sets
+    sets = TOPOLOGY.path_sets(np.array([0]), np.array([5])) if sets is None else sets
     return Flows(sets, np.array(path_set, I32), np.array(sent, I64), np.array(lost, I64))
 
 
@@ -41,7 +41,14 @@ def probes(link, rows=1):
         (lambda: Telemetry(TOPOLOGY, "tor", probes=probes(999)), "row 0 uses link 999"),
         (lambda: SegmentCounts(SEGMENTS, np.zeros((1, 3), I64), np.zeros((1, 3), I64)), "segments"),
         (lambda: SegmentCounts(SEGMENTS, np.zeros(3, I64), np.zeros(3, I64)), "2 dimensions"),
-        (lambda: SegmentCounts(SEGMENTS, np.zeros((1, 3)), np.zeros((1, 3))), "integers"),
+        (
+            lambda: SegmentCounts(
+                SEGMENTS,
+                np.zeros((1, 3)),  # pyright: ignore[reportArgumentType]
+                np.zeros((1, 3)),  # pyright: ignore[reportArgumentType]
+            ),
+            "integers",
+        ),
         (
             lambda: Connections(
                 np.zeros(1, I32),

@@ -6,6 +6,7 @@ from dataclasses import replace
 from functools import partial
 from io import StringIO
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from rich.console import Console
 
 from analysis.evaluation.budgets import measured_lines, missed_lines
 from analysis.evaluation.report import render
+from analysis.methods.base import Method
 from analysis.methods.registry import METHODS, find_methods, make_method
 from analysis.telemetry.observations import read_telemetry
 from scenarios import load
@@ -23,13 +25,29 @@ from scenarios.experiment.run import run_experiment
 from scenarios.experiment.settings import Settings, described
 from testbed.control.selection import FlowSelector
 from testbed.dataplane import BUCKETS, DSM, ROWS, USM
-from testbed.record.documents import Summary
+from testbed.record import documents
+from testbed.record.documents import Measured, Summary
 from testbed.record.measurements import BUDGETS, ENOUGH, FLOW_RECORDS, MEASUREMENTS, budget
 from testbed.record.run import RunDirectory
 from tests.conftest import SMALL
+from tests.present import present
 
 PASSIVE = "canary,netbouncer,007,detector"
 STARVING = replace(SMALL, faults="50pct:0.1", traces_per_s=5.0, icmp_per_s=1000.0)
+
+
+def use_of(summary: Summary, measurement: str) -> Measured:
+    """What a measurement cost in a run."""
+    return present(summary.get("measured"))[measurement]
+
+
+def fed(entry: documents.Method) -> float:
+    """The share of its measurements' request that a method got."""
+    return present(entry.get("fed"))
+
+
+def is_starved(entry: documents.Method) -> bool:
+    return present(entry.get("starved"))
 
 
 def run(settings: Settings, path: Path, methods: str = PASSIVE) -> Summary:
@@ -56,7 +74,8 @@ def test_what_is_declared_is_there() -> None:
 
 def test_every_method_says_which_measurements_it_reads(starved: Path) -> None:
     telemetry = read_telemetry(RunDirectory(starved))
-    reads = {name: list(make_method(name).measurements(telemetry)) for name in METHODS}
+    methods = {name: cast(Method, make_method(name)) for name in METHODS}
+    reads = {name: list(method.measurements(telemetry)) for name, method in methods.items()}
     assert reads["canary"] == ["segments"] and reads["007"] == ["connections"]
     assert reads["detector"] == ["detector"] and reads["netbouncer"] == ["probes"]
     assert reads["flock"] == ["probes", "connections", "flows"]
@@ -66,58 +85,60 @@ def test_every_method_says_which_measurements_it_reads(starved: Path) -> None:
 def test_who_got_less_than_nine_tenths_is_starved_everywhere(starved: Path) -> None:
     record = RunDirectory(starved)
     methods = record.summary["methods"]
-    asked, got = record.summary["measured"]["connections"]["budgets"]["traceroutes"].values()
+    traces = use_of(record.summary, "connections")["budgets"]["traceroutes"]
+    asked, got = traces["asked"], traces["got"]
     flows = record.table("flows")
     assert asked == int(((flows["lost"] > 0) & (flows["protocol"] == 6)).sum())
     assert got == len(record.table("connections")["flow"]) < ENOUGH * asked
-    assert methods["007"]["fed"] == round(got / asked, 4) and methods["007"]["starved"]
+    assert fed(methods["007"]) == round(got / asked, 4) and is_starved(methods["007"])
     for name in ("canary", "netbouncer", "detector"):
-        assert methods[name]["fed"] == 1 and not methods[name]["starved"], name
+        assert fed(methods[name]) == 1 and not is_starved(methods[name]), name
 
     printed = StringIO()
     render(record.summary, Console(file=printed))
     row = next(line for line in printed.getvalue().splitlines() if line.startswith("007 "))
     assert row.endswith(f"{got / asked:.2f}!")
-    remark = methods["007"]["remarks"][-1]
+    remark = present(methods["007"].get("remarks"))[-1]
     assert remark.startswith("starved: ") and "ICMP_PER_S" in remark
     figures = load(starved).figures
     assert figures["starved"].to_dict() == {name: name == "007" for name in PASSIVE.split(",")}
-    assert figures["fed"]["007"] == methods["007"]["fed"]
+    assert figures["fed"].to_dict()["007"] == fed(methods["007"])
     assert f"007: {remark}" in make_page(starved).read_text()
 
 
 def test_what_feeds_a_starved_method_feeds_it(tmp_path: Path) -> None:
     settings = replace(STARVING, traces_per_s=1000.0, icmp_per_s=10_000.0)
-    fed = run(settings, tmp_path / "fed", "007")["methods"]["007"]
-    assert fed["fed"] > ENOUGH and not fed["starved"] and "remarks" not in fed
+    entry = run(settings, tmp_path / "fed", "007")["methods"]["007"]
+    assert fed(entry) > ENOUGH and not is_starved(entry) and "remarks" not in entry
 
 
 def test_the_limit_of_icmp_messages_starves_too(tmp_path: Path) -> None:
     settings = replace(STARVING, traces_per_s=1000.0, icmp_per_s=20.0)
     summary = run(settings, tmp_path / "run", "007")
-    use = summary["measured"]["connections"]["budgets"]
+    use = use_of(summary, "connections")["budgets"]
     assert use["traceroutes"]["got"] == use["traceroutes"]["asked"]
     share = use["ICMP messages"]["got"] / use["ICMP messages"]["asked"]
-    assert summary["methods"]["007"]["fed"] == round(share, 4) < ENOUGH
+    assert fed(summary["methods"]["007"]) == round(share, 4) < ENOUGH
 
 
 def test_what_meters_used_is_counted(starved: Path) -> None:
     record = RunDirectory(starved)
-    use = record.summary["measured"]["segments"]
+    use = use_of(record.summary, "segments")
+    installed = present(use.get("installed"))
     selection, table = record.table("selection"), record.table("segments")
     during = selection["installed"].sum()  # some are installed after the last epoch's end
-    assert during <= use["installed"] < 1.02 * during
-    assert use["digests"] >= use["installed"]
-    assert use["counters_read"] == len(record.table("rules")["epoch"])  # of no shared entry
-    assert use["packets"] == table["sent"].sum()
+    assert during <= installed < 1.02 * during
+    assert present(use.get("digests")) >= installed
+    assert use.get("counters_read") == len(record.table("rules")["epoch"])  # of no shared entry
+    assert use.get("packets") == table["sent"].sum()
     assert use["budgets"]["alpha"]["got"] == (table["sent"] >= SMALL.alpha).sum()
     assert use["budgets"]["beta"]["got"] == (selection["flows"] >= SMALL.beta).sum()
     later = selection["installed"][selection["epoch"] > 0]
-    assert use["installed_later"] == later.sum() < during
+    assert use.get("installed_later") == later.sum() < during
     every = 80 * (SMALL.epochs - 1)
-    assert use["unchanged"] == {"asked": every, "got": every - (later > 0).sum()}
+    assert use.get("unchanged") == {"asked": every, "got": every - (later > 0).sum()}
     seen = np.unique(table["segment"][table["sent"] > 0])
-    assert use["segments_unobserved"] == 80 - len(seen)
+    assert use.get("segments_unobserved") == 80 - len(seen)
     lines = "\n".join(measured_lines(record.summary))
     assert all(f"{name}, " in lines for name in MEASUREMENTS)
 
@@ -129,7 +150,7 @@ def test_flows_that_a_full_table_turned_away_are_recorded(
     monkeypatch.setattr(setup, "FlowSelector", partial(FlowSelector, room=room))
     summary = run(replace(SMALL, epochs=2), tmp_path / "run", "canary")
     network = RunDirectory(tmp_path / "run").network
-    rules = summary["measured"]["segments"]["budgets"]["rules"]
+    rules = use_of(summary, "segments")["budgets"]["rules"]
     assert rules["asked"] - rules["got"] == network.get("rules_refused", 0) > 0
     canary = summary["methods"]["canary"]
     assert canary.get("starved")
@@ -144,15 +165,16 @@ def test_targets_are_no_budgets(tmp_path: Path) -> None:
     assert line in make_page(tmp_path / "run").read_text()
     reached = run(replace(settings, alpha=1), tmp_path / "reached", "canary")
     assert missed_lines(reached) == []
-    assert summary["measured"]["segments"]["budgets"]["alpha"]["got"] == 0
-    assert summary["methods"]["canary"]["fed"] == 1
+    assert use_of(summary, "segments")["budgets"]["alpha"]["got"] == 0
+    assert fed(summary["methods"]["canary"]) == 1
 
 
 def test_without_packets_the_same_is_said(tmp_path: Path) -> None:
     settings = replace(STARVING, backend="flow", telemetry="A1+A2+P", traces_per_s=1.0)
     summary = run(settings, tmp_path / "run")
-    measured = summary["measured"]
+    methods, measured = summary["methods"], present(summary.get("measured"))
     assert set(measured) == set(MEASUREMENTS)
-    assert summary["methods"]["007"]["starved"] and not summary["methods"]["canary"]["starved"]
+    assert is_starved(methods["007"]) and not is_starved(methods["canary"])
     assert measured["probes"]["budgets"]["probes"] == {"asked": 6400, "got": 6400}
-    assert measured["segments"]["installed"] > 0 and "beta" in measured["segments"]["budgets"]
+    metered = measured["segments"]
+    assert present(metered.get("installed")) > 0 and "beta" in metered["budgets"]

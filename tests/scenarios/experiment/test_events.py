@@ -31,6 +31,7 @@ from testbed.faults.plan import FaultPlan
 from testbed.network.virtual import LinkModel
 from testbed.record.run import RunDirectory
 from tests.conftest import SMALL
+from tests.present import present
 from tests.scenarios.experiment.nowhere import EpochObserver, Nowhere
 
 HEALTHY = replace(SMALL, faults="none")
@@ -46,7 +47,7 @@ def test_flows_leave_a_drained_link_and_none_is_lost(tmp_path: Path) -> None:
     still = replace(HEALTHY, alpha=0, beta=0)
     moved = replace(still, events="0.1 drain tor0_0->agg0_1; 0.3 undrain tor0_0->agg0_1")
     before, after = (recorded(each, tmp_path / each.events[:3]) for each in (still, moved))
-    assert after.config["events"] == moved.events
+    assert after.config.get("events") == moved.events
     names = before.table("links")["name"]
     drained, other = (names.index(f"tor0_0->agg0_{agg}") for agg in (1, 0))
     then, now = (one.table("links")["packets"].astype(np.int64) for one in (before, after))
@@ -71,26 +72,28 @@ def restarted(tmp_path_factory: pytest.TempPathFactory) -> RunDirectory:
 
 def test_a_restart_is_void_and_no_loss(restarted: RunDirectory, tmp_path: Path) -> None:
     fabric, network = restarted.fabric, restarted.network
+    void, told = present(network.get("restarted")), present(network.get("events"))
+    other_drops = present(network.get("other_drops"))
     core, agg, tor = (fabric.switch(name) for name in ("core0", "agg1_1", "tor2_0"))
     # The aggregation switch restarts when the epoch has begun and the one before is not read.
-    assert network["restarted"] == [(1, agg), (1, core), (2, agg), (3, tor)]
-    for told, name in zip(network["events"], ("core0", "agg1_1", "tor2_0"), strict=True):
-        assert re.search(rf"reboot {name}: it lacked \d+ entries for \d ms and dropped", told)
-    assert restarted.summary["events"] == network["events"]
+    assert void == [(1, agg), (1, core), (2, agg), (3, tor)]
+    for event, name in zip(told, ("core0", "agg1_1", "tor2_0"), strict=True):
+        assert re.search(rf"reboot {name}: it lacked \d+ entries for \d ms and dropped", event)
+    assert restarted.summary.get("events") == told
     traffic = len(restarted.table("drops")["link"])
-    assert 100 < traffic < network["other_drops"]  # the others are of probes
+    assert 100 < traffic < other_drops  # the others are of probes
     counts = network["conservation"]
-    ended = counts["delivered"] + counts["ttl_drops"] + network["other_drops"]
+    ended = counts["delivered"] + counts["ttl_drops"] + other_drops
     assert counts["sent"] == ended
 
     telemetry = read_telemetry(restarted)
     counted = telemetry.segments
     assert counted is not None and not counted.lost.any()
-    for epoch, switch in network["restarted"]:
+    for epoch, switch in void:
         through = counted.segments.through(switch)
         assert not counted.sent[epoch, through].any() and counted.sent[epoch, ~through].any()
         assert counted.sent[5, through].any()  # it counts again
-    assert restarted.summary["measured"]["segments"]["budgets"]["meters"] == {
+    assert present(restarted.summary.get("measured"))["segments"]["budgets"]["meters"] == {
         "asked": 6 * 12,
         "got": 6 * 12 - 2,
     }
@@ -109,7 +112,7 @@ def test_a_restart_is_void_and_no_loss(restarted: RunDirectory, tmp_path: Path) 
 
 
 def test_meters_of_a_restarted_switch_are_right_again(restarted: RunDirectory) -> None:
-    void = {epoch for epoch, _ in restarted.network["restarted"]}
+    void = {epoch for epoch, _ in present(restarted.network.get("restarted"))}
     for epoch, meter in enumerate(read_minus_meters(restarted)):
         if epoch not in void:
             assert meter.negative == meter.inconsistent == meter.lost.sum() == 0

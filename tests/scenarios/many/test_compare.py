@@ -12,7 +12,9 @@ import subprocess
 import sys
 import time
 from dataclasses import replace
+from multiprocessing.connection import Connection
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 import pytest
@@ -353,7 +355,7 @@ def test_a_signal_that_came_before_a_seed_began_is_no_failure(
 
     monkeypatch.setattr("scenarios.many.work.raise_on_signals", pending)
     receive, send = multiprocessing.Pipe(duplex=False)
-    _work(lambda place: b"", tmp_path / "seed", send)
+    _work(lambda place: b"", tmp_path / "seed", cast(Connection, send))
     assert receive.recv().reason == "interrupted"
     assert not list(tmp_path.iterdir())
 

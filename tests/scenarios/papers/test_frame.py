@@ -66,7 +66,7 @@ def toy(**changed: object) -> Experiment:
         tasks=partial(by_draw, task=draw),
         values=(PAPER,),
     )
-    return replace(made, **changed)  # type: ignore[arg-type]
+    return replace(made, **changed)
 
 
 def verdict(paper: Printed, *reasons: Reason) -> str:

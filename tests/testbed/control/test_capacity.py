@@ -65,7 +65,8 @@ def test_tables_of_a_large_fabric_hold_what_is_installed(tmp_path: Path) -> None
     assert entries[HEAVY_HITTER.segments] == 30 + 66 * 36 > HEAVY_HITTER.capacity
     program = Program.load(adapted_program(tmp_path, COMPILED, entries).json)
     table = Switch(program, seed=1).table(HEAVY_HITTER.segments)
-    for n in range(entries[HEAVY_HITTER.segments]):
+    full = entries[HEAVY_HITTER.segments]
+    for n in range(full):
         table.add([n, (16, 0xFFFFFFFF)], HEAVY_HITTER.report, priority=1)
     with pytest.raises(SoftSwitchError, match=r"full \(2406 entries\)"):
-        table.add([n + 1, (16, 0xFFFFFFFF)], HEAVY_HITTER.report, priority=1)
+        table.add([full, (16, 0xFFFFFFFF)], HEAVY_HITTER.report, priority=1)

@@ -21,7 +21,8 @@ from testbed.traffic.packets import headers
 def all_pairs(topology: FatTree, ports: int) -> Traffic:
     """One packet of ``ports`` flows from every host to every other."""
     hosts = np.arange(topology.n_hosts, dtype=np.int32)
-    src, dst, port = (a.ravel() for a in np.meshgrid(hosts, hosts, np.arange(ports), indexing="ij"))
+    numbers = np.arange(ports, dtype=np.int32)
+    src, dst, port = (a.ravel() for a in np.meshgrid(hosts, hosts, numbers, indexing="ij"))
     keep = src != dst
     src, dst, port = src[keep], dst[keep], port[keep]
     n = len(src)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from testbed.control.epochs import set_parity
@@ -19,7 +21,7 @@ def control() -> LocalSwitch:
     return control
 
 
-def content(control: LocalSwitch) -> dict[str, object]:
+def content(control: LocalSwitch) -> dict[str, Any]:
     """All that is in the tables of a switch, whatever its handles."""
     switch, found = control.switch, {}
     for name in (USM.rules, DSM.rules, ROUTING.routes, ROUTING.uplinks):

@@ -134,8 +134,8 @@ def test_entries_count_and_go(control: RemoteSwitch) -> None:
 
 
 def test_a_switch_that_restarted_gets_all_again(tmp_path: Path) -> None:
-    arguments = {"address": f"unix:{tmp_path}/switch"}
-    running = Process("--no-p4", **arguments)
+    address = f"unix:{tmp_path}/switch"
+    running = Process("--no-p4", address=address)
     control = RemoteSwitch(
         *("tor0_0", running.grpc, 0, P4INFO),
         lambda: RegisterClient(socket.create_connection(("127.0.0.1", running.thrift))),
@@ -157,7 +157,7 @@ def test_a_switch_that_restarted_gets_all_again(tmp_path: Path) -> None:
         meanwhile = rules.add([43], USM.monitor)
         running.popen.kill()
         running.popen.wait()
-        running = Process("--no-p4", **arguments)
+        running = Process("--no-p4", address=address)
         assert control.restore() == len(before) + 1 - 2  # two default actions are none
         now = content(control)
         assert len(now) == len(before) + 1

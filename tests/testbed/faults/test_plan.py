@@ -45,9 +45,13 @@ def test_a_fault_that_makes_no_sense_is_refused(values, message):
 
 
 def test_numbers_of_numpy_are_plain_in_a_fault():
-    fault = Fault(np.int64(3), np.float32(0.5), schedule=np.array([[0.25, 0.5]]))
+    fault = Fault(
+        np.int64(3),  # pyright: ignore[reportArgumentType]
+        np.float32(0.5),  # pyright: ignore[reportArgumentType]
+        schedule=np.array([[0.25, 0.5]]),  # pyright: ignore[reportArgumentType]
+    )
     assert fault == Fault(3, 0.5, schedule=((0.25, 0.5),))
-    assert "tor" in FaultPlan([fault]).to_yaml(K4)
+    assert "tor" in FaultPlan([fault]).to_yaml(K4)  # pyright: ignore[reportArgumentType]
 
 
 @pytest.mark.parametrize(
@@ -55,9 +59,9 @@ def test_numbers_of_numpy_are_plain_in_a_fault():
     [
         (lambda: Ternary(4, 3), "0x4/0x3 can never match"),
         (lambda: Ternary(-1, 3), "value is -1"),
-        (lambda: Ternary(0, 1.5), "mask is 1.5"),
+        (lambda: Ternary(0, 1.5), "mask is 1.5"),  # pyright: ignore[reportArgumentType]
         (lambda: FlowMatch(dst_port=Ternary(1, 0x1FFFF)), "dst_port: 0x1ffff does not fit 16"),
-        (lambda: FlowMatch(dst_port=80), "dst_port=80: give a Ternary"),
+        (lambda: FlowMatch(dst_port=80), "dst_port=80: give a Ternary"),  # pyright: ignore[reportArgumentType]
         (lambda: FlowMatch(), "match is empty: give one of src_ip"),
     ],
 )
@@ -89,10 +93,10 @@ def test_faults_of_a_link_may_take_turns_or_differ_in_flows():
 @pytest.mark.parametrize(
     ("plan", "message"),
     [
-        (lambda: FaultPlan("none"), "FaultPlan must contain Faults, not str"),
-        (lambda: FaultPlan(3), "faults of a FaultPlan must be a tuple"),
+        (lambda: FaultPlan("none"), "FaultPlan must contain Faults, not str"),  # pyright: ignore[reportArgumentType]
+        (lambda: FaultPlan(3), "faults of a FaultPlan must be a tuple"),  # pyright: ignore[reportArgumentType]
         (lambda: FaultPlan((), (-1,)), "a failed device is -1"),
-        (lambda: FaultPlan((), ("core0",)), "a failed device is 'core0'"),
+        (lambda: FaultPlan((), ("core0",)), "a failed device is 'core0'"),  # pyright: ignore[reportArgumentType]
     ],
 )
 def test_a_plan_of_something_else_is_refused(plan, message):

@@ -15,6 +15,7 @@ from analysis.telemetry.reading import read_observations
 from scenarios.command.localize import export
 from scenarios.command.plan import write_plan
 from testbed.fabric.fat_tree import FatTree
+from testbed.fabric.pair_sets import PairSets
 from testbed.probes.probe_matrix import probe_matrix
 from testbed.record.fabric_file import read_fabric
 from testbed.record.files import read_columns, write_columns
@@ -85,7 +86,8 @@ def test_a_long_field_is_read(files: Files) -> None:
     assert len(paths) > 6_000_000
     files.observations.write_text(OBSERVATIONS + f"99,passive,,,,{paths},,400,90,\n")
     flows = files.read().flows
-    assert flows is not None and flows.sets.expanded().width[flows.path_set[-1]] == 2**16
+    assert flows is not None and isinstance(flows.sets, PairSets)
+    assert flows.sets.expanded().width[flows.path_set[-1]] == 2**16
 
 
 def test_a_path_that_no_packet_can_take_is_refused(files: Files) -> None:

@@ -49,9 +49,9 @@ def command_line(port: int, commands: str) -> str:
     for _ in range(50):  # the switch may not listen yet
         run = subprocess.run(given, input=commands, capture_output=True, text=True, check=False)
         if "Could not connect" not in run.stdout + run.stderr:
-            break
+            return run.stdout
         time.sleep(0.1)
-    return run.stdout
+    raise AssertionError(f"nothing listens on port {port}")
 
 
 def reference(

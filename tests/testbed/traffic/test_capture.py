@@ -1,5 +1,7 @@
 import gzip
 import struct
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -43,7 +45,7 @@ def flow_packets(n=40, flows=8):
     return packets
 
 
-def write(path, packets, *, writer=PcapWriter, **options):
+def write(path, packets, *, writer: Callable[..., Any] = PcapWriter, **options):
     with writer(str(path), **options) as out:
         for packet in packets:
             out.write(packet)

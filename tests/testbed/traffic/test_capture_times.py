@@ -101,8 +101,8 @@ def test_stray_packets_change_nothing_of_the_others(tmp_path, strays, fit):
     )
     assert with_strays.refused == {STRAY: len(strays)}
     assert with_strays.frames == with_strays.replayed + len(strays)
-    assert (one.packets.time_ns == other.packets.time_ns).all()
-    assert (one.packets.flow == other.packets.flow).all()
+    assert (one.time_ns == other.time_ns).all()
+    assert (one.flow == other.flow).all()
     assert account.factor == with_strays.factor == (pytest.approx(0.1 / 0.0399) if fit else 1)
 
 
@@ -112,7 +112,7 @@ def test_a_pause_is_cut_out_of_what_is_fitted_and_named(tmp_path):
     traffic, account = replay(path, K4, seed=1, duration_s=1.0, fit=True)
     assert (account.pauses, account.replayed) == (1, 400)
     assert account.pauses_s == pytest.approx(3600, abs=1)
-    assert np.diff(traffic.packets.time_ns.astype(np.int64)).max() < 10**7
+    assert np.diff(traffic.time_ns.astype(np.int64)).max() < 10**7
     traffic, account = replay(path, K4, seed=1, duration_s=1.0)
     assert (account.pauses, account.replayed) == (1, 200)
 

@@ -12,6 +12,7 @@ from testbed.fabric.segments import segment_share
 from testbed.record.run import RunDirectory
 from testbed.traffic.generator import FlowProcess, flow_process
 from testbed.traffic.metering import Metered, meter, meter_upload
+from tests.conftest import SMALL
 
 K4 = FatTree(4)
 
@@ -36,7 +37,7 @@ def counted(parameters: SelectionParameters = SelectionParameters(), **changes) 
 def test_counts_are_those_of_the_packet_network(finished_run: RunDirectory) -> None:
     """Epochs after the first, over segments that lose little: within 15 %."""
     config = finished_run.config
-    ecmp, traffic = Ecmp(K4), process(config["load"])
+    ecmp, traffic = Ecmp(K4), process(SMALL.load)
     parts = K4.segments()
     links = finished_run.table("links")
     healthy = ~links["faulty"][parts.paths.padded()].any(axis=1)
@@ -51,7 +52,7 @@ def test_counts_are_those_of_the_packet_network(finished_run: RunDirectory) -> N
                 segment_share(ecmp, traffic.pair_share(), parts),
                 np.ones((1, len(parts))),
                 config["epochs"],
-                config["epoch_ms"] / 1000,
+                SMALL.epoch_ms / 1000,
                 SelectionParameters(),
                 seed,
             ).sent

@@ -14,6 +14,7 @@ from analysis.telemetry.telemetry import Flows, Probes, Telemetry
 from testbed.fabric.clos import Fabric, leaf_spine
 from testbed.fabric.ecmp import Ecmp
 from testbed.fabric.fat_tree import FatTree
+from testbed.fabric.pair_sets import PairSets
 from testbed.fabric.paths import Paths, PathSets
 from tests.analysis.references.flock import Flow, greedy
 
@@ -75,7 +76,7 @@ def reference(telemetry: Telemetry, method: Flock) -> tuple[set[int], set[int], 
             path = components(probes.paths[p])
             seen.append(Flow([path], int(probes.sent[p]), int(probes.lost[p])))
     if flows is not None:
-        sets = flows.sets.expanded() if hasattr(flows.sets, "expanded") else flows.sets
+        sets = flows.sets.expanded() if isinstance(flows.sets, PairSets) else flows.sets
         for f in range(len(flows)):
             s = flows.path_set[f]
             paths = [components(sets.paths[p]) for p in range(sets.ptr[s], sets.ptr[s + 1])]

@@ -83,7 +83,7 @@ def test_the_rate_is_that_of_the_mixture(rate):
         np.array([0, 2]),
         np.array([0, 1, 2]),
         units,
-        np.ones(2),
+        np.ones(2, np.float32),
         np.array([0, len(free)]),
         free.astype(float),
         np.zeros(len(free)),

@@ -30,7 +30,7 @@ def hidden(flows):
         np.cumsum([0, *map(len, SETS)]),
         np.cumsum([0, *map(len, paths)]),
         np.concatenate(paths).astype(np.int32),
-        np.ones(len(paths)),
+        np.ones(len(paths), np.float32),
         *columns,
         hops=np.array([float(len(paths[0])) for paths in SETS]),
     )

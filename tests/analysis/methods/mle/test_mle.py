@@ -110,9 +110,8 @@ def test_a_tie_is_named_whole():
 
 
 def test_nothing_observed_blames_nothing():
-    probes = Probes(
-        Paths(np.array([0, 2]), np.array([3, 8], np.int32)), *np.zeros((2, 1), np.int64)
-    )
+    none = np.zeros(1, np.int64)
+    probes = Probes(Paths(np.array([0, 2]), np.array([3, 8], np.int32)), none, none)
     result = Mle().localize(Telemetry(K4, "tor+core", probes=probes))
     assert result.flagged.size == 0 and np.isnan(result.success).all()
 

@@ -2,6 +2,7 @@
 
 import itertools
 import warnings
+from typing import Any
 
 import numpy as np
 import pytest
@@ -56,12 +57,13 @@ def equation_4(problem):
     """The integer program as printed, a binary variable counting each p > 0: its optimum."""
     (n, m), total = problem.matrix.shape, problem.lost.sum()
     ones, zeros = np.ones(m), np.zeros(m)
+    most: Any = np.concatenate((total * ones, ones))  # SciPy says float, and takes arrays
     counted = sparse.hstack((sparse.eye_array(m), -total * sparse.eye_array(m)))
     explained = sparse.hstack((problem.matrix, sparse.csr_array((n, m))))
     solution = milp(
         np.concatenate((zeros, ones)),
         integrality=np.ones(2 * m),
-        bounds=Bounds(0, np.concatenate((total * ones, ones))),
+        bounds=Bounds(0, most),
         constraints=[
             (explained, problem.lost, np.inf),
             (np.concatenate((ones, zeros))[None, :], total, total),

@@ -110,7 +110,7 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
         return None
     wanted = inspect.signature(pyfuncitem.obj).parameters
     arguments = {name: pyfuncitem.funcargs[name] for name in wanted}
-    net = pyfuncitem.funcargs.get("net")
+    net = cast("MininetNetwork | None", pyfuncitem.funcargs.get("net"))
     repeated: list[str] = []
     pyfuncitem.user_properties.append(("real_time", repeated))
     in_turns(lambda: pyfuncitem.obj(**arguments), lambda: Lateness(net), repeated)

@@ -154,7 +154,7 @@ def operate(path: Path, rng: random.Random, from_epoch: int) -> Counter[str]:
     return kills
 
 
-def assert_clean(run: Run, links: str) -> None:
+def assert_clean(run: Run, links: set[str]) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "scenarios.command.cli", "clean-net"],
         cwd=run.path / "elsewhere",

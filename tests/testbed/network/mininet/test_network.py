@@ -258,7 +258,8 @@ def selecting(controls: dict[int, RemoteSwitch]) -> Iterator[FlowSelector]:
     with batch(controls.values()):
         for control in controls.values():
             set_parity(control, 0)
-    collect(dict(controls), 0), collect(dict(controls), 1)
+    collect(dict(controls), 0)
+    collect(dict(controls), 1)
     clear_hashpipe(dict(controls))
     selector = FlowSelector(SEGMENTS, DECODER, dict(controls), SelectionParameters(eta=4))
     none = np.zeros(len(SEGMENTS), np.int64)

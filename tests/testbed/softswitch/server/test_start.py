@@ -78,7 +78,7 @@ def test_drop_port_and_a_program_that_stays() -> None:
         c.configure(info=info, code=RATES.read_bytes())
         with pytest.raises(grpc.RpcError) as e:
             c.configure(info=p4info(), code=JSON.read_bytes())
-        assert e.value.code() is grpc.StatusCode.FAILED_PRECONDITION  # pyright: ignore
+        assert e.value.code() is grpc.StatusCode.FAILED_PRECONDITION
         c.send(packet=p4runtime_pb2.PacketOut(payload=bytes(20)))
     assert "unknown_port" not in p.said  # port 100 was no port but a drop
 
