@@ -81,7 +81,7 @@ def test_the_rate_is_that_of_the_mixture(rate):
     free, times = np.unique(sent[~traced], return_counts=True)
     h = HiddenFlows(
         np.array([0, 2]),
-        np.array([0, 1, 2]),
+        np.array([0, 1, 2], np.int32),
         units,
         np.ones(2, np.float32),
         np.array([0, len(free)]),

@@ -28,7 +28,7 @@ def hidden(flows):
     paths = [path for paths in SETS for path in paths]
     return HiddenFlows(
         np.cumsum([0, *map(len, SETS)]),
-        np.cumsum([0, *map(len, paths)]),
+        np.cumsum([0, *map(len, paths)], dtype=np.int32),
         np.concatenate(paths).astype(np.int32),
         np.ones(len(paths), np.float32),
         *columns,
