@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import signal
@@ -45,12 +46,23 @@ print(json.dumps(sorted(names | recorder.names | set(sys.stdlib_module_names))))
 
 
 @pytest.fixture(scope="session")
-def names() -> list[str]:
-    """Every name of a module that is installed, of Python's own, or is looked for in vain."""
-    found = subprocess.run(
-        [sys.executable, "-P", "-c", LOOKED_FOR], capture_output=True, text=True, check=True
-    )
-    every = {*json.loads(found.stdout), *packages_distributions(), "sitecustomize", "usercustomize"}
+def names(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    """Every name of a module that is installed, of Python's own, or is looked for in vain.
+
+    It takes seconds to import everything: the first worker does so for all.
+    """
+    base = tmp_path_factory.getbasetemp()
+    kept = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "names.json"
+    with kept.open("a+") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        if not kept.stat().st_size:
+            found = subprocess.run(
+                [sys.executable, "-P", "-c", LOOKED_FOR], capture_output=True, text=True, check=True
+            )
+            file.write(found.stdout)
+            file.flush()
+    known = json.loads(kept.read_text())
+    every = {*known, *packages_distributions(), "sitecustomize", "usercustomize"}
     return sorted(name for name in every if name.isidentifier())
 
 

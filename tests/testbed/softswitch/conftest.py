@@ -17,8 +17,11 @@ PROGRAMS = Path(__file__).parent / "programs"
 
 @pytest.fixture(scope="session", autouse=True)
 def _private_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """One for all workers of the session: a program is compiled once."""
     old = os.environ.get("XDG_CACHE_HOME")
-    os.environ["XDG_CACHE_HOME"] = str(tmp_path_factory.mktemp("cache"))
+    base = tmp_path_factory.getbasetemp()
+    cache = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "softswitch-cache"
+    os.environ["XDG_CACHE_HOME"] = str(cache)
     yield
     if old is None:
         del os.environ["XDG_CACHE_HOME"]
