@@ -1,10 +1,12 @@
 """What is compiled is kept on disk, and is found again only for the very code it was made of."""
 
+import json
 import os
 import shutil
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import numba
@@ -17,6 +19,7 @@ from testbed.compiled import cache
 
 CALLEE = "from testbed.compiled import njit\n\n@njit\ndef f():\n    return {}\n"
 CALLER = "from testbed.compiled import njit\n{}\n@njit\ndef g():\n    return 10 * f()\n"
+CALL = "from analysis.caller import g; print(g())"
 COUNT = """
 import numba.core.event as event
 def count(e):
@@ -26,12 +29,60 @@ class Count(event.Listener):
 event.register("numba:compile", Count())
 """
 
+FORKS = """
+import json, os, sys
+import numba
+numba.njit(lambda x: x + 1)(1)
+for request in sys.stdin:
+    folder, environment, code = json.loads(request)
+    child = os.fork()
+    if child == 0:
+        os.chdir(folder)
+        os.environ.update(environment)
+        sys.path.insert(0, folder)
+        for number, name in enumerate(("out", "err"), 1):
+            os.dup2(os.open(name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), number)
+        exec(code, {"__name__": "__main__"})
+        sys.exit()
+    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+"""
+
+
+class Forks:
+    """Runs programs in processes that have Numba, but nothing of `testbed`: a second less each."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        self._process = process
+
+    def run(self, root: Path, environment: dict[str, str], code: str) -> str:
+        assert self._process.stdin is not None and self._process.stdout is not None
+        print(json.dumps([str(root), environment, code]), file=self._process.stdin, flush=True)
+        status = int(self._process.stdout.readline())
+        out, err = ((root / name).read_text() for name in ("out", "err"))
+        if status:
+            raise subprocess.CalledProcessError(status, code, out, err)
+        return out
+
+
+@pytest.fixture(scope="module")
+def forks() -> Iterator[Forks]:
+    environment = {name: each for name, each in os.environ.items() if name != "NUMBA_CACHE_DIR"}
+    with subprocess.Popen(
+        [sys.executable, "-P", "-c", FORKS],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env=environment,
+    ) as process:
+        yield Forks(process)
+        process.stdin.close()
+
 
 class Project:
     """A project of two files with compiled functions, one calling the other's."""
 
-    def __init__(self, root: Path) -> None:
-        self.root = root
+    def __init__(self, root: Path, forks: Forks) -> None:
+        self.root, self._forks = root, forks
         (root / "testbed" / "compiled").mkdir(parents=True)
         (root / "analysis").mkdir()
         for module in (compiled, cache):
@@ -43,16 +94,14 @@ class Project:
     def write(self, file: str, text: str) -> None:
         (self.root / file).write_text(text)
 
-    def run(self, code: str = "from analysis.caller import g; print(g())") -> str:
-        environment = {
-            **os.environ,
-            "PYTHONPATH": str(self.root),
-            "XDG_CACHE_HOME": str(self.root / "cache"),
-        }
-        environment.pop("NUMBA_CACHE_DIR", None)
+    def run(self, code: str = CALL) -> str:
+        return self._forks.run(self.root, self._environment, COUNT + code).strip()
+
+    def run_anew(self, code: str = CALL) -> str:
+        """Run in a process that shares nothing with others, as forks do the seed of hashes."""
         done = subprocess.run(
             [sys.executable, "-c", COUNT + code],
-            env=environment,
+            env={**os.environ, **self._environment},
             cwd=self.root,
             capture_output=True,
             text=True,
@@ -61,22 +110,26 @@ class Project:
         return done.stdout.strip()
 
     @property
+    def _environment(self) -> dict[str, str]:
+        return {"PYTHONPATH": str(self.root), "XDG_CACHE_HOME": str(self.root / "cache")}
+
+    @property
     def folders(self) -> list[Path]:
         return sorted((self.root / "testbed" / "compiled" / "__pycache__").glob("kernels-*"))
 
 
 @pytest.fixture
-def project(tmp_path: Path) -> Project:
-    return Project(tmp_path)
+def project(tmp_path: Path, forks: Forks) -> Project:
+    return Project(tmp_path, forks)
 
 
 def test_a_changed_callee_in_another_file_is_noticed(project: Project) -> None:
-    assert project.run() == "compiled compiled 10"
-    assert project.run() == "10"
+    assert project.run_anew() == "compiled compiled 10"
+    assert project.run_anew() == "10"
     project.write("analysis/callee.py", CALLEE.format(2))
-    assert project.run() == "compiled compiled 20"
+    assert project.run_anew() == "compiled compiled 20"
     project.write("analysis/callee.py", CALLEE.format(1))
-    assert project.run() == "10"  # and what it was before is still there
+    assert project.run_anew() == "10"  # and what it was before is still there
 
 
 def test_an_edit_compiles_what_it_touches_and_what_calls_that(project: Project) -> None:
@@ -154,7 +207,7 @@ def test_a_script_of_ones_own_notices_it_too(project: Project) -> None:
 
 
 def test_processes_of_a_pool_share_the_cache(project: Project) -> None:
-    project.run()
+    project.run_anew()
     project.write(
         "pool.py",
         "from multiprocessing import get_context\n"
@@ -163,7 +216,7 @@ def test_processes_of_a_pool_share_the_cache(project: Project) -> None:
         "if __name__ == '__main__':\n"
         "    with get_context('spawn').Pool(2) as pool: print(pool.map(work, range(4)))\n",
     )
-    assert project.run("import runpy; runpy.run_path('pool.py', run_name='__main__')") == str(
+    assert project.run_anew("import runpy; runpy.run_path('pool.py', run_name='__main__')") == str(
         [10] * 4
     )
     assert len(project.folders) == 1
