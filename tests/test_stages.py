@@ -1,4 +1,4 @@
-"""The suite runs both of its stages whatever happens in the first, and sums them up once."""
+"""The suite runs all of its stages whatever happens in the first, and sums them up once."""
 
 from __future__ import annotations
 
@@ -48,3 +48,14 @@ def test_both_stages_count(
     ]
     assert lines[-1].startswith(summary)
     assert sum(" in " in line and "passed" in line for line in lines) == 1
+
+
+def test_what_runs_meanwhile_counts_too(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "pytest.ini").write_text("[pytest]\n")
+    (tmp_path / "test_it.py").write_text(TESTS)
+    stages = [(f"stage {words}", ["-k", words]) for words in ("good", "skipped", "bad")]
+    assert main(tmp_path, stages[:2], stages[2]) == 1
+    lines = capfd.readouterr().out.splitlines()
+    assert [title for title, _ in stages] == [each[:-1] for each in lines if each[:5] == "stage"]
+    assert lines[-1].startswith("1 failed, 1 passed, 1 skipped in ")
+    assert sum(line.startswith("FAILED") for line in lines) == 1
