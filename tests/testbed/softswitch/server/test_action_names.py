@@ -45,7 +45,10 @@ def orders() -> list[Any]:
     return made
 
 
-@pytest.mark.parametrize("number", range(ORDERS))
+NUMBERS = [pytest.param(n, marks=[pytest.mark.nightly] * (n > 4)) for n in range(ORDERS)]
+
+
+@pytest.mark.parametrize("number", NUMBERS)
 def test_entries_run_the_action_of_their_table(client: Client, device: Device, number: int) -> None:
     client.configure(
         info=p4info(PROGRAMS / "direct.p4info.txtpb"), code=json.dumps(orders()[number]).encode()
