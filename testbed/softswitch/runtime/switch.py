@@ -7,18 +7,17 @@ import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from testbed.softswitch.errors import SoftSwitchError, SwitchFault, unknown_name
 from testbed.softswitch.runtime.action_profiles import ActionProfile
 from testbed.softswitch.runtime.encoding import number
 from testbed.softswitch.runtime.instance import METER, Instance, MeterRates, get_meter, set_meter
-from testbed.softswitch.runtime.lazy_numpy import np
 from testbed.softswitch.runtime.program import MAX_OUT, BatchOut, DigestInfo, Program, Result
 from testbed.softswitch.runtime.tables import Table
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 WIDE = [("lo", "<u8"), ("hi", "<u8")]
 COUNT = [("packets", "<u8"), ("bytes", "<u8")]
@@ -277,11 +276,6 @@ class Switch:
         array = np.ndarray(shape, dtype, memory, strides=strides)
         self._registers[name] = array
         return array
-
-    @property
-    def register_bytes(self) -> int:
-        """Return the bytes allocated for registers, which are those in use."""
-        return self._lib.ss_register_bytes(self.handle)
 
     def counter(self, name: str) -> NDArray[Any]:
         """Return an indirect counter as a writable view with fields ``packets`` and ``bytes``."""

@@ -5,7 +5,10 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from testbed.softswitch.compiler.bmv2_program import Action, TableDef
 from testbed.softswitch.compiler.rows import TableLayout
@@ -29,10 +32,6 @@ from testbed.softswitch.runtime.instance import (
     get_meter,
     set_meter,
 )
-from testbed.softswitch.runtime.lazy_numpy import np
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 GROUP = 1 << 33  # SS_GROUP: an entry's reference is a group
 MAX_PRIORITY = (1 << 31) - 1

@@ -6,10 +6,12 @@ P4Runtime's meter rates are per second, those of the switch per microsecond.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from testbed.softswitch.runtime.instance import MeterRates
-from testbed.softswitch.runtime.lazy_numpy import np
 from testbed.softswitch.runtime.switch import Switch
 from testbed.softswitch.server.config import ArrayConfig
 from testbed.softswitch.server.messages import (
@@ -31,9 +33,6 @@ from testbed.softswitch.server.messages import (
     p4runtime_pb2,
 )
 from testbed.softswitch.server.ports import Ports
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 ENTITIES = 1  # field of ReadResponse
 COUNTER_ENTRY, METER_ENTRY, REGISTER_ENTRY = (

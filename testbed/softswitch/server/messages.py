@@ -16,20 +16,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import google.protobuf.any_pb2 as _any
 import google.rpc.code_pb2 as _code
 import google.rpc.status_pb2 as _status
+import numpy as np
 import p4.config.v1.p4info_pb2 as _p4info
 import p4.v1.p4data_pb2 as _p4data
 import p4.v1.p4runtime_pb2 as _p4runtime
+from numpy.typing import NDArray
 
-from testbed.softswitch.runtime.lazy_numpy import np
 from testbed.softswitch.server import limits
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 any_pb2: Any = _any
 code_pb2: Any = _code

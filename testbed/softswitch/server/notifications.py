@@ -9,7 +9,9 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from numpy.typing import NDArray
 
 from testbed.softswitch.runtime.switch import Switch
 from testbed.softswitch.server.config import DigestConfig
@@ -24,9 +26,6 @@ from testbed.softswitch.server.messages import (
 )
 from testbed.softswitch.server.ports import Ports
 from testbed.softswitch.server.table_reads import TableReader
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 UNLIMITED = 1024  # samples in a list when max_list_size is 0
 LISTS = 16  # lists of a digest in one go: others want the switch as well

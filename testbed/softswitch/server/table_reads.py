@@ -9,8 +9,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from testbed.softswitch.runtime.instance import USED
-from testbed.softswitch.runtime.lazy_numpy import np
 from testbed.softswitch.runtime.tables import MAX_PRIORITY
 from testbed.softswitch.server.arrays import ENTITIES, counts, fill_config, meter_config
 from testbed.softswitch.server.config import (
@@ -37,8 +39,6 @@ from testbed.softswitch.server.messages import (
 from testbed.softswitch.server.table_entries import Reference, Stored, TableState, dont_care
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from testbed.softswitch.runtime.tables import Table
     from testbed.softswitch.server.ports import Ports
 
