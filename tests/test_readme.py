@@ -5,17 +5,18 @@ from __future__ import annotations
 import re
 import shlex
 import subprocess
+import textwrap
 from pathlib import Path
 
 import pytest
 from typer.main import get_command
 
 from analysis.methods.registry import find_methods
+from scenarios.command import options
 from scenarios.command.cli import app
-from scenarios.command.options import help_lines
 from scenarios.experiment.request import load_scenario, make_request, scenario_names
 from scenarios.experiment.run import run_experiment
-from scenarios.experiment.settings import described
+from scenarios.experiment.settings import Setting, described
 from testbed.fabric.topologies import make_fabric
 from testbed.record.run import RunDirectory
 from tests.conftest import SMALL
@@ -36,6 +37,19 @@ def test_the_example_scenario_runs(tmp_path: Path) -> None:
     assert summary["scenario"] == "my_failure"
     assert len(summary["faulty_links"]) == 8
     assert set(RunDirectory(tmp_path / "run").table("drops")["cause"]) == {"corrupt"}
+
+
+def help_lines(setting: Setting) -> list[str]:
+    """The lines about a setting in `make help`, at most 100 columns wide."""
+    default, bounds = options._default(setting).partition(";")[0], options._bounds(setting)
+    return textwrap.wrap(
+        options._plain(setting.meaning) + bounds,
+        width=100,
+        initial_indent=f"  {f'{setting.name.upper()}={default}':<18} ",
+        subsequent_indent=" " * 21,
+        break_on_hyphens=False,
+        break_long_words=False,
+    )
 
 
 @pytest.fixture

@@ -109,22 +109,6 @@ def lossy_links(
     return np.flatnonzero(lost)
 
 
-def device_score(
-    blamed: npt.NDArray[np.integer], truth: npt.NDArray[np.integer], topology: Fabric
-) -> Score:
-    """Return the scores of blamed switches against the faulty ones, both given as ids in any order;
-    repeats are allowed.
-
-    Raises:
-        UserError: An id is no switch of the topology.
-    """
-    for name, switches in (("blamed", blamed), ("truth", truth)):
-        if len(switches) and (switches.min() < 0 or switches.max() >= topology.n_switches):
-            raise UserError(f"{name} has numbers that are no switches of {topology.title}")
-    every = Identifiability.everything(topology.n_switches)
-    return _score(np.unique(blamed), np.unique(truth), every)
-
-
 def _score(
     flagged: npt.NDArray[np.integer], truth: npt.NDArray[np.integer], tells: Identifiability
 ) -> Score:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import inspect
 import os
 import re
-import textwrap
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
@@ -192,19 +191,6 @@ def table_row(setting: Setting) -> str:
     """Return the row of a setting in the documentation's table, as Markdown."""
     name, bounds = setting.name.upper(), _bounds(setting)
     return f"| `{name}` | {_default(setting)} | {setting.meaning}{bounds} |"
-
-
-def help_lines(setting: Setting) -> list[str]:
-    """Return the lines about a setting in `make help`, at most 100 columns wide."""
-    name = f"{setting.name.upper()}={_default(setting).partition(';')[0]}"
-    return textwrap.wrap(
-        _plain(setting.meaning) + _bounds(setting),
-        width=100,
-        initial_indent=f"  {name:<18} ",
-        subsequent_indent=" " * 21,
-        break_on_hyphens=False,
-        break_long_words=False,
-    )
 
 
 def _default(setting: Setting) -> str:

@@ -253,13 +253,6 @@ class MininetNetwork:
 
     # ---- what was counted --------------------------------------------------------------------
 
-    def host_statistics(self) -> dict[str, int]:
-        """Return the totals of all hosts, numbers of packets or frames by name.
-
-        See `testbed.network.hosts.HostAgents.statistics`.
-        """
-        return self._hosts.statistics()
-
     def late(self) -> npt.NDArray[np.int64]:
         """Return the number of frames by delay: see `testbed.network.hosts.HostAgents.late`."""
         return self._hosts.late()

@@ -44,11 +44,6 @@ class Traffic:
         return len(self.src_host)
 
     @property
-    def n_packets(self) -> int:
-        """Return the number of packets P, of all flows together."""
-        return len(self.packets)
-
-    @property
     def time_ns(self) -> npt.NDArray[np.uint64]:
         """Return when each packet is sent in ns, uint64[P], sorted; all packets stay in memory."""
         return self._listed.time_ns

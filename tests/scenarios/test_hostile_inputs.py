@@ -110,7 +110,7 @@ def try_capture(folder: Path, rng: Rng) -> None:
     fit = bool(rng.random() < 0.5)
     traffic, account = replay(path, K4, 1, duration_s=0.0005, fit=fit)
     assert account.frames == account.replayed + sum(account.refused.values())
-    assert account.replayed == traffic.n_packets == len(traffic.size)
+    assert account.replayed == len(traffic.packets) == len(traffic.size)
     assert ((traffic.size >= 64) & (traffic.size <= 1514)).all()
     assert (np.diff(traffic.time_ns.astype(np.int64)) >= 0).all()
     assert not fit or account.refused.get("beyond the run's end") is None

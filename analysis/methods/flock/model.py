@@ -65,11 +65,6 @@ class FlockModel:
         """Return the number of links and switches that may fail."""
         return len(self.prior)
 
-    @property
-    def n_groups(self) -> int:
-        """Return the number of groups of flows: listed ones and pairs of ToRs."""
-        return len(self.listed.bad) + len(self.pairs.bad)
-
     def without_pairs(self) -> FlockModel:
         """Return the same model with the listed groups alone."""
         return replace(self, pairs=no_pairs(self.n_components))

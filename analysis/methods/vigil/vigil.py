@@ -65,11 +65,6 @@ class Ballot:
     share: FloatArray
     links: FloatArray
 
-    @property
-    def vote(self) -> FloatArray:
-        """Return the part of its connection's vote that each entry gives its link: float64[V]."""
-        return self.share / self.links[self.voter]
-
     def tally(self, n_links: int) -> FloatArray:
         """Return the votes for each link, by which 007 ranks links: float64[n_links]."""
         total = np.zeros(n_links)

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from analysis.evaluation.metrics import device_score, lossy_links, score
+from analysis.evaluation.metrics import lossy_links, score
 from testbed.fabric.fat_tree import FatTree
 
 TOPOLOGY = FatTree(4)
@@ -39,15 +39,6 @@ def test_conventions():
     assert (blind.recall, blind.f1) == (0, 0)
     alarm = score(links(3), links(), TOPOLOGY)["directed"]
     assert (alarm.precision, alarm.recall, alarm.f1) == (0, 1, 0)
-
-
-def test_devices():
-    result = device_score(links(2, 2, 9), links(9, 3), TOPOLOGY)
-    assert (result.precision, result.recall) == (0.5, 0.5)
-    assert result.wrong == (2,) and result.missed == (3,)
-    assert result.accuracy == pytest.approx(1 - 2 / TOPOLOGY.n_switches)
-    with pytest.raises(ValueError, match="no switches of a K=4 fat-tree"):
-        device_score(links(20), links(), TOPOLOGY)
 
 
 def test_links_that_really_lost_packets():

@@ -24,7 +24,7 @@ def fitted(path, seed=1, duration_s=1.0):
     """All packets of a capture, and the account of them."""
     traffic, account = replay(path, K4, seed, duration_s, fit=True)
     assert account.frames == account.replayed + sum(account.refused.values())
-    assert account.replayed == traffic.n_packets
+    assert account.replayed == len(traffic.packets)
     return traffic, account
 
 
@@ -71,7 +71,7 @@ def test_formats(tmp_path, name):
         path.write_bytes(gzip.compress(data, mtime=0))
     traffic, account = replay(path, K4, seed=1, duration_s=1.0)
     assert account.refused == {} and account.seconds == 0.0039
-    assert traffic.n_flows == 8 and traffic.n_packets == 40
+    assert traffic.n_flows == 8 and len(traffic.packets) == 40
     gaps = np.diff(traffic.time_ns.astype(np.int64))
     assert traffic.time_ns[0] == 0 and (np.abs(gaps - 100_000) <= 1000).all()
     expected = [max(64, len(packet)) for packet in flow_packets()]
@@ -236,7 +236,7 @@ def test_pcap_cut_at_every_byte(tmp_path, good):
         path = tmp_path / "cut.pcap"
         path.write_bytes(data[:length])
         if length in boundaries and length > 24:
-            assert fitted(path)[0].n_packets
+            assert len(fitted(path)[0].packets)
         else:
             refuse(path, "is empty|is not a capture|holds no packet|truncated or damaged")
 

@@ -57,7 +57,7 @@ def test_a_seed_gives_one_traffic():
     first, second = (generate(K4, "hadoop", 0.4, 0.05, 5) for _ in range(2))
     for name in COLUMNS:
         assert np.array_equal(getattr(first, name), getattr(second, name))
-    assert generate(K4, "hadoop", 0.4, 0.05, 6).n_packets != first.n_packets
+    assert len(generate(K4, "hadoop", 0.4, 0.05, 6).packets) != len(first.packets)
 
 
 @pytest.mark.parametrize("workload", WORKLOADS)

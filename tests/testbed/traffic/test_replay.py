@@ -23,7 +23,7 @@ def fitted(path, duration_s=1.0):
     """All packets of a capture, and the account of them."""
     traffic, account = replay(path, K4, 1, duration_s, fit=True)
     assert account.frames == account.replayed + sum(account.refused.values())
-    assert account.replayed == traffic.n_packets
+    assert account.replayed == len(traffic.packets)
     return traffic, account
 
 
@@ -176,7 +176,7 @@ def test_what_does_not_fit_into_the_run_is_counted(tmp_path):
     frames = [frame(1, TCP_IP)] * 40
     path = pcap(tmp_path / "a.pcap", frames)
     traffic, account = replay(path, K4, 1, duration_s=0.00105)
-    assert traffic.n_packets == 11 and traffic.time_ns[-1] == 1_000_000
+    assert len(traffic.packets) == 11 and traffic.time_ns[-1] == 1_000_000
     assert account.refused == {"beyond the run's end": 29} and account.seconds == 0.0039
 
 
@@ -185,7 +185,7 @@ def test_what_does_not_fit_into_the_run_is_counted(tmp_path):
 def test_fit_keeps_every_packet(tmp_path, n, duration_s):
     path = pcap(tmp_path / "a.pcap", [frame(1, TCP_IP)] * n, gap_us=333)
     traffic, account = fitted(path, duration_s=duration_s)
-    assert traffic.n_packets == n == account.frames
+    assert len(traffic.packets) == n == account.frames
     last = int(duration_s * 1e9) - 1
     assert int(traffic.time_ns[-1]) == (last if n > 1 else 0)
 

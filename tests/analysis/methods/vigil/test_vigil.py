@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from analysis.evaluation.metrics import score
-from analysis.methods.vigil.vigil import Vigil, ballot
+from analysis.methods.vigil.vigil import Ballot, Vigil, ballot
 from analysis.telemetry.telemetry import Connections, Telemetry
 from testbed.fabric.clos import leaf_spine
 from testbed.fabric.ecmp_probabilities import EcmpProbabilities
@@ -72,6 +72,11 @@ def test_adjustment_stops_at_the_one_bad_link():
     assert len(Vigil(adjust=False, threshold=2 / topology.n_links).localize(telemetry).flagged) > 1
 
 
+def shares_of_votes(votes: Ballot) -> np.ndarray:
+    """The part of its connection's vote that each entry gives its link."""
+    return votes.share / votes.links[votes.voter]
+
+
 def test_partial_traces_vote_as_far_as_the_topology_implies():
     name = TOPOLOGY.link
     src, dst = TOPOLOGY.tor(0, 0), TOPOLOGY.tor(1, 0)
@@ -80,21 +85,23 @@ def test_partial_traces_vote_as_far_as_the_topology_implies():
     votes = ballot(connections([src], [dst], [[*up, -1]], complete=[False]), ECMP)
     assert sorted(votes.link) == sorted([*up, name("core1->agg1_0"), name("agg1_0->tor1_0")])
     assert votes.share.tolist() == [1.0] * 4
-    assert votes.vote.sum() == pytest.approx(1) and set(votes.vote) == {0.25}
+    assert shares_of_votes(votes).sum() == pytest.approx(1) and set(shares_of_votes(votes)) == {
+        0.25
+    }
 
     votes = ballot(connections([src], [dst], [[up[0], -1]], complete=[False]), ECMP)
-    assert votes.vote.sum() == pytest.approx(1)
-    by_link = dict(zip(votes.link.tolist(), votes.vote.tolist(), strict=True))
+    assert shares_of_votes(votes).sum() == pytest.approx(1)
+    by_link = dict(zip(votes.link.tolist(), shares_of_votes(votes).tolist(), strict=True))
     assert by_link[up[0]] == pytest.approx(0.25)
     assert by_link[up[1]] == pytest.approx(0.125)
 
 
 def test_untraced_and_unlikely_connections():
     nothing = connections([0], [5], [[-1, -1]], complete=[False])
-    assert ballot(nothing, ECMP).vote.sum() == pytest.approx(1)
+    assert shares_of_votes(ballot(nothing, ECMP)).sum() == pytest.approx(1)
     # A trace that fits no ECMP path, and a connection within a rack, cast no vote.
     odd = connections([0, 0], [5, 0], [[40, 41], [-1, -1]], complete=[False, True])
-    assert len(ballot(odd, ECMP).vote) == 0
+    assert len(ballot(odd, ECMP).link) == 0
 
 
 @settings(max_examples=30, deadline=None)
@@ -104,7 +111,7 @@ def test_one_connection_one_vote(synthetic, seed, partial):
     world = synthetic.make_world(k=4, seed=seed, flows=200, partial=partial, probes=False)
     part = world.telemetry.connections
     votes = ballot(part, ECMP)
-    cast = np.bincount(votes.voter, votes.vote, len(part))
+    cast = np.bincount(votes.voter, shares_of_votes(votes), len(part))
     assert cast == pytest.approx(((part.lost > 0) & (part.src_tor != part.dst_tor)).astype(float))
     assert votes.tally(TOPOLOGY.n_links).sum() == pytest.approx(cast.sum())
 

@@ -19,7 +19,7 @@ def test_matrix_probes_take_their_paths_and_kernels_keep_silent(net: MininetNetw
     plan = matrix_probes(TOPOLOGY, standard_matrix(TOPOLOGY), 1.0, packets=1024)
     frames, probes = plan.frames, listed(plan.packets)
     start = np.uint64(net.now_ns + 50_000_000)
-    strangers = net.host_statistics()["strangers"]
+    strangers = net._hosts.statistics()["strangers"]
     already = net.link_packets().astype(np.int64)
     number = net.add_source(
         Source(
@@ -39,6 +39,6 @@ def test_matrix_probes_take_their_paths_and_kernels_keep_silent(net: MininetNetw
         links, np.bincount(plan.path, sent)[plan.paths.owner], minlength=TOPOLOGY.n_links
     )
     assert (net.link_packets() - already >= planned).all()
-    after = net.host_statistics()
+    after = net._hosts.statistics()
     assert after["misdelivered"] == after["shims"] == 0
     assert after["strangers"] == strangers  # no ICMP "port unreachable"

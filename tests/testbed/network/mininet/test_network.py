@@ -55,7 +55,7 @@ def pace(net: MininetNetwork) -> int:
 def source(traffic: Traffic, packets: int, rate: float, start_ns: int) -> Source:
     """The first packets of some traffic, again and again, at a steady rate."""
     templates, lengths = headers(traffic, TOPOLOGY)
-    which = np.arange(packets) % traffic.n_packets
+    which = np.arange(packets) % len(traffic.packets)
     return Source(
         Packets(
             start_ns + (np.arange(packets) * 1e9 / rate).astype(np.uint64),
@@ -121,12 +121,12 @@ def test_tcp_between_pods_carries_data_whole(net: MininetNetwork) -> None:
 def test_what_sources_send_arrives_and_kernels_keep_silent(
     net: MininetNetwork, traffic: Traffic, sent: int
 ) -> None:
-    before = net.host_statistics()
+    before = net._hosts.statistics()
     sent_before, missing = net.sent(sent).sum(), net.sent(sent) - net.delivered(sent)
     packets = 2 * pace(net)
     net.feed(sent, source(traffic, packets, pace(net), net.now_ns + SOON_NS))
     net.drain()
-    after = net.host_statistics()
+    after = net._hosts.statistics()
     assert net.sent(sent).sum() - sent_before == packets
     assert (net.sent(sent) - net.delivered(sent) == missing).all()
     assert after["misdelivered"] == after["shims"] == after["send_errors"] == 0
