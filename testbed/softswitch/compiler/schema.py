@@ -7,7 +7,6 @@ records with pydantic.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 from testbed.softswitch.compiler.schema_rules import (
@@ -19,6 +18,8 @@ from testbed.softswitch.compiler.schema_rules import (
     Kinds,
     Many,
     Name,
+    Named,
+    Record,
     Row,
 )
 from testbed.softswitch.compiler.schema_tables import Entries, Ids, Pipeline
@@ -26,7 +27,7 @@ from testbed.softswitch.compiler.schema_values import (
     FieldPath,
     ParserOperation,
     Primitive,
-    SourceInfo,
+    Sourced,
     Value,
     Width,
 )
@@ -42,107 +43,83 @@ ListId = Annotated[int, Between(0, (1 << 16) - 1)]
 """The id of a field list or a digest, which a packet carries in 16 bits."""
 
 
-@dataclass(frozen=True)
-class Field:
+class Field(Named):
     """A field of a header type; its width is ``*`` if packets differ in it."""
 
-    name: Name
     width: Width | Literal["*"]
     signed: FlagOrBit = False
     saturating: Flag = False
 
 
-@dataclass(frozen=True)
-class HeaderType:
+class HeaderType(Named, Sourced):
     """A layout of headers or metadata. ``max_length`` in bytes.
 
     ``length_exp``: the bits of the field of variable length, where ``local`` values are the
     header's own fields by number. Without it, each extraction gives them.
     """
 
-    name: Name
     fields: Many[Annotated[Field, Row]]
     max_length: Width | None = None
     length_exp: Value | None = None
-    source_info: SourceInfo | None = None
 
 
-@dataclass(frozen=True)
-class Header:
+class Header(Named):
     """An instance of a header type: a header of the packet, or metadata."""
 
-    name: Name
     id: Id
     header_type: Name
     metadata: Flag = False
 
 
-@dataclass(frozen=True)
-class HeaderStack:
+class HeaderStack(Named):
     """A stack, and the headers it consists of."""
 
-    name: Name
     header_type: Name
     header_ids: Ids
 
 
-@dataclass(frozen=True)
-class HeaderUnionType:
+class HeaderUnionType(Named):
     """Members of header unions: name and header type."""
 
-    name: Name
     headers: Many[tuple[Name, Name]]
 
 
-@dataclass(frozen=True)
-class HeaderUnion:
+class HeaderUnion(Named):
     """A header union, and the headers it consists of."""
 
-    name: Name
     id: Id
     union_type: Name
     header_ids: Ids
 
 
-@dataclass(frozen=True)
-class HeaderUnionStack:
+class HeaderUnionStack(Named):
     """A stack of header unions, and the unions it consists of."""
 
-    name: Name
     union_type: Name
     header_union_ids: Ids
 
 
-@dataclass(frozen=True)
-class Extern:
+class Extern(Named, Sourced):
     """An instance of an extern object, which this switch does not support."""
-
-    name: Name
-    source_info: SourceInfo | None = None
 
 
 # ---- parser and deparser ----
 
 
-@dataclass(frozen=True)
-class ValueSet:
+class ValueSet(Named, Sourced):
     """A parser value set; ``compressed_bitwidth`` is the width of its values."""
 
-    name: Name
     compressed_bitwidth: Width
     max_size: Entries | None = None
-    source_info: SourceInfo | None = None
 
 
-@dataclass(frozen=True)
-class DefaultTransition:
+class DefaultTransition(Record):
     """The transition that the parser takes if no other one matches."""
 
     next_state: Name | None
 
 
-@dataclass(frozen=True)
-class ValueTransition:
+class ValueTransition(Record):
     """The transition that the parser takes for a value of the transition key."""
 
     value: Hex
@@ -150,8 +127,7 @@ class ValueTransition:
     mask: Hex | None = None
 
 
-@dataclass(frozen=True)
-class SetTransition:
+class SetTransition(Record):
     """The transition that the parser takes for the values of a value set."""
 
     value: Name
@@ -159,8 +135,7 @@ class SetTransition:
     mask: Hex | None = None
 
 
-@dataclass(frozen=True)
-class OtherTransition:
+class OtherTransition(Record):
     """A transition of a type that is not supported."""
 
     type: Name
@@ -182,26 +157,22 @@ Transition = Annotated[
 ]
 
 
-@dataclass(frozen=True)
-class ParseState:
+class ParseState(Named):
     """A state of the parser: its operations and its transitions to other states."""
 
-    name: Name
     parser_ops: Many[ParserOperation]
     transition_key: Many[Value]
     transitions: Many[Transition]
 
 
-@dataclass(frozen=True)
-class Parser:
+class Parser(Record):
     """The parser: its states and the name of the first one."""
 
     parse_states: Many[ParseState]
     init_state: Name | None = None
 
 
-@dataclass(frozen=True)
-class Deparser:
+class Deparser(Record):
     """The headers in the order in which they are sent, and the primitives that run before."""
 
     order: Names
@@ -211,71 +182,54 @@ class Deparser:
 # ---- actions and state ----
 
 
-@dataclass(frozen=True)
-class RunTimeParameter:
+class RunTimeParameter(Named):
     """A parameter that a table entry gives to an action."""
 
-    name: Name
     bitwidth: Width
 
 
-@dataclass(frozen=True)
-class Action:
+class Action(Named, Sourced):
     """An action: its run-time parameters and its primitives, which run in order."""
 
-    name: Name
     id: Id
     runtime_data: Many[RunTimeParameter]
     primitives: Many[Primitive]
-    source_info: SourceInfo | None = None
 
 
-@dataclass(frozen=True)
-class RegisterArray:
+class RegisterArray(Named, Sourced):
     """An array of ``size`` registers of ``bitwidth`` bits each."""
 
-    name: Name
     size: Cells
     bitwidth: Width
-    source_info: SourceInfo | None = None
 
 
-@dataclass(frozen=True)
-class CounterArray:
+class CounterArray(Named):
     """An array of counters, or the direct counters of the table ``binding``."""
 
-    name: Name
     size: Cells | None = None
     is_direct: Flag = False
     binding: Name | None = None
 
 
-@dataclass(frozen=True)
-class MeterArray:
+class MeterArray(Named, Sourced):
     """An array of meters, or the direct meters of the table ``binding``, which write a field."""
 
-    name: Name
     type: Name
     rate_count: Id
     size: Cells | None = None
     is_direct: Flag = False
     binding: Name | None = None
     result_target: FieldPath | None = None
-    source_info: SourceInfo | None = None
 
 
-@dataclass(frozen=True)
-class Calculation:
+class Calculation(Named, Sourced):
     """A hash calculation: its algorithm and its input values."""
 
-    name: Name
     algo: Name
     input: Many[Value]
-    source_info: SourceInfo | None = None
 
 
-@dataclass(frozen=True)
-class Checksum:
+class Checksum(Sourced):
     """A field that a hash is compared with or written to."""
 
     type: Name
@@ -284,24 +238,20 @@ class Checksum:
     if_cond: Value | None = None
     verify: Flag = True
     update: Flag = True
-    source_info: SourceInfo | None = None
 
 
-@dataclass(frozen=True)
-class FieldList:
+class FieldList(Sourced):
     """Fields of a digest, or those that a copy of a packet keeps."""
 
     id: ListId
     name: Name
     elements: Many[Value]
-    source_info: SourceInfo | None = None
 
 
 # ---- all of it ----
 
 
-@dataclass(frozen=True)
-class Root:
+class Root(Record):
     """The top-level object of a BMv2 JSON file."""
 
     header_types: Many[HeaderType]

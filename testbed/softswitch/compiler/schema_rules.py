@@ -1,10 +1,12 @@
-"""Rules of the schema: bounds of numbers and strings, and objects whose kind is given by a key."""
+"""Rules of the schema: records, bounds of numbers and strings, and objects whose kind is given by a
+key."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from typing import Annotated, Any, TypeVar
+from dataclasses import dataclass
+from typing import Annotated, Any, TypeVar, dataclass_transform
 
 from pydantic import BeforeValidator, Field, GetCoreSchemaHandler
 from pydantic_core import ArgsKwargs, CoreSchema, PydanticCustomError, core_schema
@@ -122,3 +124,24 @@ Row = BeforeValidator(_arguments)
 """The rule of a record that is an array of its members in the JSON; the last may be absent."""
 Empty = BeforeValidator(_array)
 """The rule of an array that p4c writes as ``{}`` if it is empty."""
+
+
+@dataclass_transform(frozen_default=True)
+class Record:
+    """An object of the JSON; each subclass is a frozen dataclass whose fields are the keys."""
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        dataclass(frozen=True)(cls)
+
+
+class Named(Record):
+    """An object that others refer to by its name."""
+
+    name: Name
+
+
+class NameValue(Record):
+    """A value, or the target of an extraction, that is the name of an object."""
+
+    value: Name

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Annotated
 
 from testbed.softswitch.compiler.schema_rules import (
@@ -14,8 +13,10 @@ from testbed.softswitch.compiler.schema_rules import (
     Kinds,
     Many,
     Name,
+    Named,
+    Record,
 )
-from testbed.softswitch.compiler.schema_values import FieldPath, SourceInfo, Value
+from testbed.softswitch.compiler.schema_values import FieldPath, Sourced, Value
 
 MAX_ENTRIES = 1 << 28
 """The most entries of a table, members of an action profile, or values of a value set."""
@@ -24,8 +25,7 @@ Entries = Annotated[int, Between(0, MAX_ENTRIES)]
 Ids = Many[Id]
 
 
-@dataclass(frozen=True)
-class Key:
+class Key(Record):
     """A field of a table's key: its match kind, its field, and a mask if it is a slice."""
 
     match_type: Name
@@ -34,8 +34,7 @@ class Key:
     mask: Hex | None = None
 
 
-@dataclass(frozen=True)
-class ValidKey:
+class ValidKey(Record):
     """The validity of a header as a field of a table's key."""
 
     target: Name
@@ -43,8 +42,7 @@ class ValidKey:
     mask: Hex | None = None
 
 
-@dataclass(frozen=True)
-class DefaultEntry:
+class DefaultEntry(Record):
     """The action that a table runs if no entry matches, and whether it may be changed."""
 
     action_id: Id
@@ -53,46 +51,36 @@ class DefaultEntry:
     action_entry_const: Flag = False
 
 
-@dataclass(frozen=True)
-class ExactMatch:
+class ExactMatch(Record):
     """An exact match: a value, or for the validity of a header ``true`` or ``false``."""
 
-    match_type: Name
     key: Hex | Flag
 
 
-@dataclass(frozen=True)
-class LpmMatch:
+class LpmMatch(Record):
     """A longest-prefix match: a value and the length of its prefix in bits."""
 
-    match_type: Name
     key: Hex
     prefix_length: Annotated[int, Between(0, MAX_BITS)]
 
 
-@dataclass(frozen=True)
-class TernaryMatch:
+class TernaryMatch(Record):
     """A ternary match: a value and the mask of its significant bits."""
 
-    match_type: Name
     key: Hex
     mask: Hex
 
 
-@dataclass(frozen=True)
-class RangeMatch:
+class RangeMatch(Record):
     """A range match: the first and the last value, both included."""
 
-    match_type: Name
     start: Hex
     end: Hex
 
 
-@dataclass(frozen=True)
-class OptionalMatch:
+class OptionalMatch(Record):
     """An optional match: a value, or any value if the mask is 0."""
 
-    match_type: Name
     key: Hex
     mask: Hex = 1
 
@@ -114,16 +102,14 @@ Match = Annotated[
 ]
 
 
-@dataclass(frozen=True)
-class EntryAction:
+class EntryAction(Record):
     """The action of a table entry and its parameters."""
 
     action_id: Id
     action_data: Many[Hex]
 
 
-@dataclass(frozen=True)
-class Entry:
+class Entry(Record):
     """A const entry that the program declares: its match, its action and its priority."""
 
     match_key: Many[Match]
@@ -131,11 +117,9 @@ class Entry:
     priority: Id | None = None
 
 
-@dataclass(frozen=True)
-class Table:
+class Table(Named, Sourced):
     """A match-action table: its key, actions, size, next nodes and const entries."""
 
-    name: Name
     match_type: Name
     type: Name
     key: Many[Annotated[Key | ValidKey, Kinds({"valid": ValidKey}, Key, "match_type")]]
@@ -150,51 +134,40 @@ class Table:
     default_entry: DefaultEntry | None = None
     entries: Many[Entry] | None = None
     action_profile: Name | None = None
-    source_info: SourceInfo | None = None
 
 
-@dataclass(frozen=True)
-class Conditional:
+class Conditional(Named, Sourced):
     """An if statement of a control block, with the next node for either result."""
 
-    name: Name
     expression: Value
     true_next: Name | None = None
     false_next: Name | None = None
-    source_info: SourceInfo | None = None
 
 
-@dataclass(frozen=True)
-class ActionCall:
+class ActionCall(Named):
     """An action that a control block calls."""
 
-    name: Name
     action_id: Id
     next_node: Name | None = None
 
 
-@dataclass(frozen=True)
-class Selector:
+class Selector(Record):
     """How a member of a group is chosen: by a hash."""
 
     algo: Name
     input: Many[Value]
 
 
-@dataclass(frozen=True)
-class ActionProfile:
+class ActionProfile(Named):
     """An action profile, which has groups if it has a selector."""
 
-    name: Name
     max_size: Entries
     selector: Selector | None = None
 
 
-@dataclass(frozen=True)
-class Pipeline:
+class Pipeline(Named):
     """A control block: its tables, conditions and calls, and the first of these nodes."""
 
-    name: Name
     tables: Many[Table]
     init_table: Name | None = None
     conditionals: Many[Conditional] = ()

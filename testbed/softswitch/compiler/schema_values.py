@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import field
 from typing import Annotated, Any, ClassVar, Generic, Literal, TypeVar
 
 from testbed.softswitch.compiler.schema_rules import (
@@ -15,6 +15,8 @@ from testbed.softswitch.compiler.schema_rules import (
     Kinds,
     Many,
     Name,
+    NameValue,
+    Record,
     Text,
 )
 from testbed.softswitch.errors import one_line
@@ -26,15 +28,20 @@ FieldPath = tuple[Name, Name]
 """The names of a header and of one of its fields."""
 
 
-@dataclass(frozen=True)
-class SourceInfo:
+class SourceInfo(Record):
     """The file and line of a construct in the P4 program."""
 
     filename: Text = ""
     line: Id | None = None
 
 
-def source_of(record: Any, form: str = "{}:{}") -> str:
+class Sourced(Record):
+    """A construct of the P4 program that messages can point to."""
+
+    source_info: SourceInfo | None = field(default=None, kw_only=True)
+
+
+def source_of(record: Sourced, form: str = "{}:{}") -> str:
     """Return the file and line of a record in a form, or an empty string."""
     info = record.source_info
     if info is None or (not info.filename and info.line is None):
@@ -45,91 +52,72 @@ def source_of(record: Any, form: str = "{}:{}") -> str:
 # ---- values ----
 
 
-@dataclass(frozen=True)
-class FieldValue:
+class FieldValue(Record):
     """A field of a header, by the names of both."""
 
     value: FieldPath
 
 
-@dataclass(frozen=True)
-class StackFieldValue:
+class StackFieldValue(Record):
     """A field of the last header of a stack."""
 
     value: FieldPath
 
 
-@dataclass(frozen=True)
-class UnionStackFieldValue:
+class UnionStackFieldValue(Record):
     """A field of a member of the last header union of a stack."""
 
     value: tuple[Name, Name, Name]
 
 
-@dataclass(frozen=True)
-class HexValue:
+class HexValue(Record):
     """An integer constant, which may have a width in bits."""
 
     value: Hex
     bitwidth: Width | None = None
 
 
-@dataclass(frozen=True)
-class BoolValue:
+class BoolValue(Record):
     """A constant of type bool: ``true`` or ``false``."""
 
     value: Flag
 
 
-@dataclass(frozen=True)
-class ParameterValue:
+class ParameterValue(Record):
     """A run-time parameter of the action, by its index."""
 
     value: Id
 
 
-@dataclass(frozen=True)
-class HeaderValue:
+class HeaderValue(NameValue):
     """A header, or a header union that is in a stack."""
 
-    value: Name
 
-
-@dataclass(frozen=True)
-class UnionValue:
+class UnionValue(NameValue):
     """A header union that is not in a stack, by its name."""
 
-    value: Name
 
-
-@dataclass(frozen=True)
-class StackValue:
+class StackValue(NameValue):
     """A stack of headers or of header unions."""
 
-    value: Name
 
-
-@dataclass(frozen=True)
-class LookaheadValue:
+class LookaheadValue(Record):
     """Bits of the packet that are not parsed yet: offset and width, in bits."""
 
     value: tuple[Offset, Annotated[int, Between(1, MAX_BITS)]]
 
 
-@dataclass(frozen=True)
-class PayloadValue:
+class PayloadValue(Record):
     """The part of a packet behind its headers."""
 
 
-@dataclass(frozen=True)
-class OtherValue:
+class OtherValue(Record):
     """A value of a type that is not supported."""
 
     type: Name
 
 
-@dataclass(frozen=True)
-class Operation:
+class Operation(Record):
     """An operator and its operands; ``right`` may be the number of a field or member."""
 
     op: Name
@@ -191,70 +179,57 @@ def kind_of(value: Value | None) -> str:
 # ---- calls ----
 
 
-@dataclass(frozen=True)
-class RegisterName:
+class RegisterName(Record):
     """The name of a register array, as an argument of a call."""
 
     type: Literal["register_array"]
     value: Name
 
 
-@dataclass(frozen=True)
-class CounterName:
+class CounterName(Record):
     """The name of a counter array, as an argument of a call."""
 
     type: Literal["counter_array"]
     value: Name
 
 
-@dataclass(frozen=True)
-class MeterName:
+class MeterName(Record):
     """The name of a meter array, as an argument of a call."""
 
     type: Literal["meter_array"]
     value: Name
 
 
-@dataclass(frozen=True)
-class CalculationName:
+class CalculationName(Record):
     """The name of a hash calculation, as an argument of a call."""
 
     type: Literal["calculation"]
     value: Name
 
 
-@dataclass(frozen=True)
-class Message:
+class Message(Record):
     """The text of a ``log_msg``, with placeholders."""
 
     type: Literal["string"]
     value: Text
 
 
-@dataclass(frozen=True)
-class Numbers:
+class Numbers(Record):
     """The values that replace the placeholders of a ``log_msg``."""
 
     type: Literal["parameters_vector"]
     value: Annotated[Many[Value], Empty]
 
 
-@dataclass(frozen=True)
-class IntoHeader:
+class IntoHeader(NameValue):
     """The target of an extraction: a header, by its name."""
 
-    value: Name
 
-
-@dataclass(frozen=True)
-class IntoStack:
+class IntoStack(NameValue):
     """The target of an extraction: the next header of a stack."""
 
-    value: Name
 
-
-@dataclass(frozen=True)
-class IntoUnionStack:
+class IntoUnionStack(Record):
     """The target of an extraction: a member of the next header union of a stack."""
 
     value: tuple[Name, Name]
@@ -267,21 +242,17 @@ Extraction = Annotated[
 Parameters = TypeVar("Parameters")
 
 
-@dataclass(frozen=True)
-class Call(Generic[Parameters]):
+class Call(Sourced, Generic[Parameters]):
     """A primitive of an action or an operation of the parser, with its arguments."""
 
     op: Name
     parameters: Parameters
-    source_info: SourceInfo | None = None
 
 
-@dataclass(frozen=True)
-class OtherCall:
+class OtherCall(Sourced):
     """A primitive or an operation of the parser that is not supported."""
 
     op: Name
-    source_info: SourceInfo | None = None
     parameters: ClassVar[tuple[Any, ...]] = ()
 
 
