@@ -13,6 +13,7 @@ import numpy as np
 
 from analysis.methods.registry import make_method
 from analysis.solvers.stages import GROUPS, map_success
+from analysis.telemetry.observations import read_telemetry
 from analysis.telemetry.telemetry import Telemetry
 from scenarios.experiment.request import make_request
 from scenarios.experiment.without_packets import simulate
@@ -43,7 +44,7 @@ def world() -> tuple[Telemetry, np.ndarray]:
     rate = np.full(fabric.n_links, 1e-5)
     for fault in plan.faults:
         rate[fault.link] = fault.rate
-    return run.telemetry("A1+A2+P"), rate
+    return read_telemetry(run, "A1+A2+P"), rate
 
 
 def draw_method(name: str, path: Path) -> None:
@@ -140,7 +141,7 @@ def _f1(name: str, k: int, seed: int) -> float:
     settings = request.settings()
     fabric = make_fabric(settings.topology, k, seed)
     plan = request.scenario.faults(fabric, settings)
-    telemetry = simulate(settings, plan, fabric).telemetry("A1")
+    telemetry = read_telemetry(simulate(settings, plan, fabric), "A1")
     found = make_method(name).localize(telemetry)
     return score(found.flagged, plan.links, fabric)["directed"].f1
 

@@ -3,7 +3,7 @@
 Run it as ``python -m scenarios.command.budgets``. The contract is in
 `testbed.record.measurements`. The defaults of limits that a run may change are in
 `scenarios.experiment.settings`; the limits of the programs are in `testbed.dataplane` and
-`scenarios.experiment.without_packets`.
+`testbed.probes.without_packets`.
 """
 
 from __future__ import annotations

@@ -29,13 +29,12 @@ import numpy as np
 import numpy.typing as npt
 
 from analysis.methods.flock.search import MANY_PAIRS, MANY_TRIED
-from scenarios.experiment.inputs import Demand
 from scenarios.experiment.settings import REAL_TIME, Backend, SettingsError
-from scenarios.experiment.traffic import arrivals
 from testbed.arrays import BoolArray
 from testbed.compiled import all_to_compile
 from testbed.fabric.clos import Fabric
 from testbed.record.measurements import FLOW_RECORDS
+from testbed.traffic.demand import Demand, arrivals
 from testbed.traffic.generator import PAYLOAD, FlowProcess
 
 LONG_S = 10.0

@@ -14,26 +14,8 @@ from testbed.fabric.packet_fabric import PacketFabric
 from testbed.fabric.segments import Segments
 from testbed.faults.events import Event
 from testbed.faults.plan import FaultPlan, noise_rates
+from testbed.traffic.demand import Demand
 from testbed.traffic.flows import Traffic
-
-
-@dataclass(frozen=True)
-class Demand:
-    """The traffic that hosts send.
-
-    Attributes:
-        traffic: The setting TRAFFIC: a workload, or a file of flow sizes, flows or captures.
-        load: Share of ``line_rate_bps`` that each host sends, from 0 to 1; for workloads only.
-        line_rate_bps: Rate of the hosts' links in bits per second.
-        duration_s: Length of the run in seconds.
-        seed: Seed of the random draw of flows.
-    """
-
-    traffic: str
-    load: float
-    line_rate_bps: float
-    duration_s: float
-    seed: int
 
 
 @dataclass(frozen=True)

@@ -29,8 +29,7 @@ from scenarios.experiment.loop import emulate
 from scenarios.experiment.observer import Observer, Progress
 from scenarios.experiment.request import Scenario
 from scenarios.experiment.settings import Settings
-from scenarios.experiment.traffic import make_traffic
-from scenarios.experiment.without_packets import simulate, write_run
+from scenarios.experiment.without_packets import simulate
 from scenarios.process.signals import signals_blocked
 from testbed.compiled import all_to_compile
 from testbed.dataplane import source_digests
@@ -40,11 +39,13 @@ from testbed.fabric.names import command, some_of
 from testbed.fabric.packet_fabric import PacketFabric
 from testbed.fabric.topologies import make_fabric
 from testbed.faults.plan import FaultPlan
+from testbed.probes.without_packets import write_run
 from testbed.record.documents import Metered, Summary
 from testbed.record.files import free_buffers
 from testbed.record.run import RunDirectory, RunWriter, segment_columns
 from testbed.record.run_tables import registers
 from testbed.record.truth import failed_devices, links_with_matches
+from testbed.traffic.demand import make_traffic
 
 
 def default_directory(scenario: str) -> Path:

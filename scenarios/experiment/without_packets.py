@@ -1,151 +1,22 @@
-"""Simulates a run without packets: flows, probes, traces and meters over links that lose packets.
-
-The hosts' flows are drawn, or a sample of 4 million of them; their packets are lost on each link
-independently. The probes are NetBouncer's and deTector's, and 007 traces the flows that lost
-packets. Canary's meters count what its selection of flows would count; this is drawn separately
-from the sample of flows.
-"""
+"""Simulates a run without packets, as its settings say (`testbed.probes.without_packets`)."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable
 
-import numpy as np
-import numpy.typing as npt
-
-from analysis.telemetry.observations import read_telemetry
-from analysis.telemetry.telemetry import Telemetry
-from scenarios.experiment.inputs import Demand, demand_of
-from scenarios.experiment.settings import Settings, SettingsError
-from scenarios.experiment.traffic import arrivals, capture_file, flow_file
-from testbed.control.epochs import Exchanged
+from scenarios.experiment.inputs import demand_of
+from scenarios.experiment.settings import Settings
 from testbed.control.selection import SelectionParameters
 from testbed.dataplane.adapted import IcmpLimit
 from testbed.fabric.clos import Fabric
-from testbed.fabric.ecmp import Ecmp
 from testbed.fabric.monitors import monitor_switches
-from testbed.fabric.paths import Paths, PathSets
-from testbed.fabric.segments import Segments, segment_share, segments
 from testbed.faults.plan import FaultPlan, noise_rates
-from testbed.network.flow import Carried, FlowRecords, Observation, link_loss, send
-from testbed.probes.flow_traces import Traces, trace
-from testbed.probes.probe_matrix import standard_matrix
-from testbed.record.documents import Network
-from testbed.record.fabric_file import fabric_columns
+from testbed.probes import without_packets
+from testbed.probes.without_packets import FlowInputs, FlowRun
 from testbed.record.measurements import FLOW_RECORDS
-from testbed.record.run import RunWriter, segment_columns
-from testbed.record.run_tables import PLANS
-from testbed.traffic.distributions import WORKLOADS
-from testbed.traffic.generator import PAYLOAD, FlowProcess
-from testbed.traffic.metering import Metered, meter, meter_upload
-
-FloatArray = npt.NDArray[np.float64]
-LongArray = npt.NDArray[np.int64]
+from testbed.traffic.demand import arrivals_without_packets
 
 
-@dataclass(frozen=True)
-class FlowRun:
-    """A run without packets: its faults, its measurements, and what the links carried.
-
-    Attributes:
-        settings: The settings of the run.
-        plan: The faults.
-        loss: The loss rate of each link in each epoch, float64[1 or E, n_links].
-        seen: The measurements.
-        flows, probes, matrix: The packets that crossed and were lost on each link, of flows, of
-            NetBouncer's probes and of deTector's.
-        metered: The counts of Canary's meters.
-        canary_bytes: Bytes that Canary uploads in all epochs.
-        traces: 007's traces, and their cost.
-        recorded: The share of all flows that has a record, from 0 to 1.
-    """
-
-    settings: Settings
-    plan: FaultPlan
-    loss: FloatArray
-    seen: Observation
-    flows: Carried
-    probes: Carried
-    matrix: Carried
-    metered: Metered
-    canary_bytes: int
-    traces: Traces
-    recorded: float
-
-    def telemetry(self, kinds: str | None = None) -> Telemetry:
-        """Return the telemetry that methods read; ``kinds`` is as the setting TELEMETRY, by default
-        that of the run."""
-        return read_telemetry(self, kinds)
-
-    # ---- its record (`testbed.record.run.Record`) --------------------------------------------
-
-    @property
-    def config(self) -> Mapping[str, Any]:
-        """Return the settings of the run by name, as in ``config.json``."""
-        return self.settings.as_dict()
-
-    @property
-    def fabric(self) -> Fabric:
-        """Return the fabric whose links lose packets in this run."""
-        return self.seen.fabric
-
-    @property
-    def segments(self) -> Segments:
-        """Return the path segments between switches with meters."""
-        return self.seen.segments
-
-    def has(self, name: str) -> bool:
-        """Return whether the record has the table ``name``."""
-        return name in _TABLES
-
-    def table(self, name: str) -> Mapping[str, Any]:
-        """Return the columns of a table of the record."""
-        return _TABLES[name](self)
-
-    @property
-    def network(self) -> Network:
-        """Return the content of ``network.json``: counters of the whole network."""
-        seen = self.seen
-        sent = seen.flows.sent.sum() + seen.probed_sent.sum(dtype=np.int64) + seen.matrix_sent.sum()
-        lost = int(sum(one.lost.sum() for one in (self.flows, self.probes, self.matrix)))
-        return {
-            "fabric": seen.fabric.title,
-            "epochs": self.settings.epochs,
-            "packet_hops": int(self._crossed("packets").sum()),
-            "conservation": {
-                "sent": int(sent),
-                "delivered": int(sent) - lost,
-                "fault_drops": int(self._crossed("drops").sum()),
-                "queue_drops": 0,
-                "ttl_drops": 0,
-            },
-            "degraded": [],
-            "collection_seconds": [],
-            "rules_installed": int(self.metered.installed.sum()),
-            "rules_removed": int(self.metered.removed.sum()),
-            "rules_refused": 0,
-            "digests": int(self.metered.installed.sum()),
-            "counters_read": int(self.metered.watched.sum()),
-            "control_bytes": _control(self.metered),
-            "beta_reached": int(self.metered.reached.sum()),
-            "canary_bytes": self.canary_bytes,
-            "traceroute_packets": self.traces.packets,
-            "icmp_messages": self.traces.answers,
-            "icmp_refused": self.traces.refused,
-            "flows_recorded": self.recorded,
-        }
-
-    def _crossed(self, what: str) -> LongArray:
-        """Return, for each link, the sum over all packets of ``packets`` (that began to cross it)
-        or ``drops`` (that were lost on it), int64[n_links]."""
-        every = (self.flows, self.probes, self.matrix)
-        return np.sum([getattr(one, what) for one in every], axis=0)
-
-
-# Long: each step of a run needs the results of the steps before it.
 def simulate(
     settings: Settings,
     plan: FaultPlan,
@@ -166,244 +37,19 @@ def simulate(
     Raises:
         ValueError: The faults, the traffic or the monitors are not possible here (one line).
     """
-    progress("paths", 0.0)
-    seed, n_probes, epoch_s = settings.seed, settings.probes, settings.epoch_ms / 1000
-    ecmp = Ecmp(fabric)
-    parts = segments(ecmp, monitor_switches(fabric, settings.monitors, seed))
-    noise = noise_rates(settings.noise, fabric.n_links, seed)
-    loss = link_loss(fabric, plan, settings.epochs, epoch_s, noise)
-    selection = SelectionParameters(settings.alpha, settings.beta, settings.delta, settings.eta)
-    process = _process(demand_of(settings), fabric)
-    with ThreadPoolExecutor(1) as pool:
-        planning = pool.submit(standard_matrix, fabric)  # takes as long as all other steps
-        progress("flows", 0.1)
-        host, start_s, records, carried = _send_flows(
-            ecmp, loss, process, flows, settings.duration_s, settings.epoch_ms, seed
-        )
-        traces = trace(
-            ecmp,
-            loss,
-            host,
-            start_s,
-            records.paths,
-            records.lost,
-            epoch_s,
-            settings.traces_of_host(fabric),
-            IcmpLimit.of(settings.icmp_per_s),
-            _rng(seed, 4),
-        )
-        progress("probes", 0.4)
-        paths = ecmp.bounces()
-        hosts = np.repeat(np.arange(len(paths), dtype=np.int32), fabric.hosts_per_tor)
-        probes = _send_probes(loss, paths, hosts, n_probes, _rng(seed, 6))
-        progress("meters", 0.6)
-        metered, lost = _meter(
-            ecmp, loss, process, parts, selection, settings.epochs, epoch_s, seed
-        )
-        planned = planning.result().both_ways
-    each = max(1, len(hosts) * n_probes // max(len(planned), 1))  # as many as NetBouncer sends
-    rows = np.arange(len(planned), dtype=np.int32)
-    matrix = _send_probes(loss, planned, rows, each, _rng(seed, 7))
-    shape = (len(paths), fabric.hosts_per_tor)
-    seen = Observation(
+    inputs = FlowInputs(
         fabric=fabric,
-        segments=parts,
-        metered_sent=metered.sent,
-        metered_lost=lost,
-        flows=records,
-        bounces=paths,
-        probed_sent=np.full(shape, n_probes, np.int32),
-        probed_lost=probes.lost.astype(np.int32).reshape(shape),
-        matrix=planned,
-        matrix_sent=np.full(len(planned), each, np.int64),
-        matrix_lost=matrix.lost,
-        traced=traces.flow,
-        trace_paths=traces.paths,
-        trace_complete=traces.complete,
+        monitor=monitor_switches(fabric, settings.monitors, settings.seed),
+        plan=plan,
+        noise=noise_rates(settings.noise, fabric.n_links, settings.seed),
+        process=arrivals_without_packets(demand_of(settings), fabric),
+        epochs=settings.epochs,
+        epoch_ms=settings.epoch_ms,
+        selection=SelectionParameters(settings.alpha, settings.beta, settings.delta, settings.eta),
+        probes=settings.probes,
+        icmp=IcmpLimit.of(settings.icmp_per_s),
+        traces_per_s=settings.traces_of_host(fabric),
+        seed=settings.seed,
+        flows=flows,
     )
-    upload = _upload(metered, parts, settings.epochs)
-    recorded = process.recorded(settings.duration_s, flows)
-    return FlowRun(
-        settings, plan, loss, seen, carried, probes, matrix, metered, upload, traces, recorded
-    )
-
-
-def _upload(metered: Metered, parts: Segments, epochs: int) -> int:
-    """Return the bytes that Canary uploads in all epochs: meters, digests, changes of rules and
-    their counters."""
-    return meter_upload(metered, parts) * epochs + _control(metered)
-
-
-def _control(metered: Metered) -> int:
-    """Return the bytes of digests, of changes of rules, and of the rules' counters that are read.
-    Each reported flow is selected, and a flow is on one segment of an upstream."""
-    selected = int(metered.installed.sum())
-    changes = selected + int(metered.removed.sum())
-    return Exchanged(selected, changes, changes, usm_counters=int(metered.watched.sum())).bytes
-
-
-def write_run(run: FlowRun, writer: RunWriter) -> None:
-    """Write the record of a run without its diagnoses."""
-    writer.text("truth.yaml", run.plan.to_yaml(run.fabric))
-    with ThreadPoolExecutor(2) as pool:  # Arrow compresses each table on one core only
-        list(pool.map(lambda name: writer.table(name, run.table(name)), _TABLES))
-    writer.json("network.json", run.network)
-
-
-def _links(run: FlowRun) -> Mapping[str, Any]:
-    """Return the columns of the table ``links``, with the counters of each directed link."""
-    n = run.fabric.n_links
-    return {
-        "name": run.fabric.link_names,
-        "faulty": np.isin(np.arange(n), run.plan.links),
-        "rate": run.loss.mean(axis=0),
-        "packets": run._crossed("packets"),
-        "fault_drops": run._crossed("drops"),
-        "queue_drops": np.zeros(n, np.int64),
-    }
-
-
-def _flows(run: FlowRun) -> Mapping[str, Any]:
-    """Return the columns of the table ``flows``, with the path of each flow."""
-    flows = run.seen.flows
-    return {
-        "src_tor": flows.src_tor,
-        "dst_tor": flows.dst_tor,
-        "sent": flows.sent,
-        "lost": flows.lost,
-        "path": flows.paths,
-    }
-
-
-def _probe_paths(run: FlowRun) -> Mapping[str, Any]:
-    """Return the columns of the table ``probe_paths``: NetBouncer's paths, then deTector's."""
-    bounces, matrix = run.seen.bounces, run.seen.matrix
-    return {
-        "plan": [PLANS[0]] * len(bounces) + [PLANS[1]] * len(matrix),
-        "path": PathSets.join([PathSets.known(p) for p in (bounces, matrix)]).paths,
-    }
-
-
-def _probe_counts(run: FlowRun) -> Mapping[str, Any]:
-    """Return the columns of the probes: NetBouncer's for every host of the path's ToR, deTector's
-    with host -1."""
-    seen, n_hosts = run.seen, run.fabric.hosts_per_tor
-    n_bounces, n_matrix = len(seen.bounces), len(seen.matrix)
-    tor = run.fabric.link_src[seen.bounces.links[seen.bounces.ptr[:-1]]]
-    host = (tor[:, None] * n_hosts + np.arange(n_hosts, dtype=np.int32)).reshape(-1)
-    host = np.concatenate((host, np.full(n_matrix, -1, np.int32)))
-    path = np.arange(n_bounces + n_matrix, dtype=np.int32)
-    times = np.repeat([n_hosts, 1], [n_bounces, n_matrix])
-    return {
-        "path": np.repeat(path, times),
-        "src_host": host,
-        "dst_host": host,
-        "sent": np.concatenate((seen.probed_sent.reshape(-1), seen.matrix_sent)),
-        "lost": np.concatenate((seen.probed_lost.reshape(-1), seen.matrix_lost)),
-    }
-
-
-def _connections(run: FlowRun) -> Mapping[str, Any]:
-    """Return the columns of the table ``connections``: the flows that 007 traced."""
-    seen = run.seen
-    return {"flow": seen.traced, "path": seen.trace_paths, "complete": seen.trace_complete}
-
-
-_TABLES: Mapping[str, Callable[[FlowRun], Mapping[str, Any]]] = {
-    "fabric": lambda run: fabric_columns(run.fabric),
-    "links": _links,
-    "segments": lambda run: segment_columns(run.seen.metered_sent, run.seen.metered_lost),
-    "flows": _flows,
-    "probe_paths": _probe_paths,
-    "probe_counts": _probe_counts,
-    "connections": _connections,
-}
-
-
-def _rng(seed: int, part: int) -> np.random.Generator:
-    """Return the random generator of one part of the simulation."""
-    return np.random.default_rng([seed, 0xF10, part])
-
-
-def _process(demand: Demand, fabric: Fabric) -> FlowProcess:
-    """Return the random process of the flows; raise an error for a capture or a list of flows."""
-    for what, is_it in (("a capture", capture_file), ("a list of flows", flow_file)):
-        if is_it(demand.traffic) is not None:
-            raise SettingsError(
-                f"TRAFFIC={demand.traffic} is {what}, and BACKEND=flow sends no packets: use "
-                "BACKEND=virtual"
-            )
-    process = arrivals(demand, fabric, _rng(demand.seed, 0))
-    if process is None:
-        raise SettingsError(
-            f"TRAFFIC={demand.traffic} is unknown on BACKEND=flow: use {', '.join(WORKLOADS)} "
-            "or a .txt file of flow sizes (with :skewed)"
-        )
-    return process
-
-
-def _send_flows(
-    ecmp: Ecmp,
-    loss: FloatArray,
-    process: FlowProcess,
-    most: int,
-    duration_s: float,
-    epoch_ms: int,
-    seed: int,
-) -> tuple[npt.NDArray[np.int32], FloatArray, FlowRecords, Carried]:
-    """Return the sending hosts, int32[F], the start times in seconds, float64[F], the flow records,
-    and the packets on each link. Flows are cut at the end of the run."""
-    flows = process.draw(duration_s, _rng(seed, 1), most)
-    fitting = np.ceil((duration_s - flows.start_s) * flows.rate_bps / 8 / PAYLOAD)
-    sent = np.maximum(np.minimum(flows.frames, fitting), 1).astype(np.int64)
-    src, dst = (host // ecmp.fabric.hosts_per_tor for host in (flows.src, flows.dst))
-    paths = ecmp.draw(src, dst, _rng(seed, 2))
-    epoch = (flows.start_s * 1000 / epoch_ms).astype(np.int32)
-    carried = send(loss, paths, sent, _rng(seed, 3), epoch=epoch)
-    return flows.src, flows.start_s, FlowRecords(src, dst, sent, carried.lost, paths), carried
-
-
-def _meter(
-    ecmp: Ecmp,
-    loss: FloatArray,
-    process: FlowProcess,
-    parts: Segments,
-    selection: SelectionParameters,
-    n_epochs: int,
-    epoch_s: float,
-    seed: int,
-) -> tuple[Metered, npt.NDArray[np.int32]]:
-    """Return the counts of Canary's meters, and the packets lost on each segment in each epoch,
-    int32[E, S]."""
-    share = segment_share(ecmp, process.pair_share(), parts)
-    success = _success(loss, parts.paths)
-    metered = meter(process, share, success, n_epochs, epoch_s, selection, seed)
-    rng = _rng(seed, 5)
-    lost = np.empty_like(metered.sent)
-    for epoch, sent in enumerate(metered.sent):
-        now = loss[min(epoch, len(loss) - 1)][None, :]
-        lost[epoch] = send(now, parts.paths, sent, rng).lost
-    return metered, lost
-
-
-def _send_probes(
-    loss: FloatArray,
-    paths: Paths,
-    path: npt.NDArray[np.int32],
-    packets: int,
-    rng: np.random.Generator,
-) -> Carried:
-    """Send ``packets`` probes over path ``path[i]`` for each i, spread evenly over the epochs."""
-    parts = []
-    for epoch, rates in enumerate(loss):
-        now = packets * (epoch + 1) // len(loss) - packets * epoch // len(loss)
-        parts.append(send(rates[None, :], paths, np.full(len(path), now), rng, path))
-    fields = ("lost", "packets", "drops")
-    return Carried(*(np.sum([getattr(part, name) for part in parts], axis=0) for name in fields))
-
-
-def _success(loss: FloatArray, paths: Paths) -> FloatArray:
-    """Return the probability that a packet crosses each path in each epoch, float64[1 or E, P]."""
-    links = paths.padded()
-    every = np.where(links >= 0, 1 - loss[:, np.maximum(links, 0)], 1.0)
-    return every.prod(axis=2)
+    return without_packets.simulate(inputs, settings.as_dict(), progress)

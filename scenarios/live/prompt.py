@@ -29,7 +29,6 @@ from scenarios.experiment.backends import open_backend
 from scenarios.experiment.errors import DEFECT, message_of
 from scenarios.experiment.inputs import demand_of, inputs_of
 from scenarios.experiment.settings import make_settings
-from scenarios.experiment.traffic import make_traffic
 from scenarios.live.network import Live
 from scenarios.live.watched_run import WatchedNet, watched_net
 from scenarios.process.signals import Stopped
@@ -42,6 +41,7 @@ from testbed.network.mininet import MininetNetwork
 from testbed.network.network import NetworkError
 from testbed.network.packet_sockets import PacketDump
 from testbed.network.virtual import LinkModel
+from testbed.traffic.demand import make_traffic
 from testbed.traffic.iperf import need_iperf
 
 _EPOCH_MS, _LOAD = 4000, 0.3

@@ -216,4 +216,4 @@ def _simulated(entry: TrainingEntry, seed: int, common: Mapping[str, Any]) -> li
     plan = request.scenario.faults(fabric, settings)
     run = simulate(settings, plan, fabric)
     devices = np.array(plan.devices, np.int32)
-    return [Case(run.telemetry(view), plan.links, devices) for view in entry.views]
+    return [Case(read_telemetry(run, view), plan.links, devices) for view in entry.views]

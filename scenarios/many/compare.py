@@ -36,7 +36,6 @@ from scenarios.experiment.observer import Progress
 from scenarios.experiment.request import load_scenario
 from scenarios.experiment.run import expected_of, run_config, run_experiment
 from scenarios.experiment.settings import Settings, described
-from scenarios.experiment.traffic import capture_file, make_traffic, traffic_file
 from scenarios.many.cluster import workers_of
 from scenarios.many.work import complete, hold_folder, is_of
 from testbed.errors import UserError
@@ -50,6 +49,7 @@ from testbed.record.json_files import document_text
 from testbed.record.messages import first_problem
 from testbed.record.run import RunDirectory, RunError
 from testbed.record.schema import TableError
+from testbed.traffic.demand import capture_file, make_traffic, traffic_file
 
 SETTINGS_FILE = "comparison.json"
 TRIES = 3

@@ -13,6 +13,7 @@ from multiprocessing import get_context
 
 from rich.console import Console
 
+from analysis.telemetry.observations import read_telemetry
 from scenarios.experiment.settings import make_settings
 from scenarios.experiment.without_packets import simulate
 from testbed.fabric.topologies import make_fabric
@@ -39,7 +40,7 @@ def measure(k: int) -> str:
     steps.append(("", time.perf_counter()))
     simulated = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
     begin = time.perf_counter()
-    run.telemetry()
+    read_telemetry(run)
     read = time.perf_counter() - begin
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
     parts = ", ".join(f"{what} {after - at:.1f}" for (what, at), (_, after) in pairwise(steps))

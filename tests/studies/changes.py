@@ -15,6 +15,7 @@ from rich.console import Console
 from analysis.evaluation.metrics import score
 from analysis.methods.base import Change, changes_of
 from analysis.methods.registry import METHODS, ON_REQUEST, make_method
+from analysis.telemetry.observations import read_telemetry
 from analysis.telemetry.telemetry import Telemetry
 from scenarios.experiment.request import make_request
 from scenarios.experiment.without_packets import simulate
@@ -41,7 +42,7 @@ def observed(**settings: Any) -> tuple[Telemetry, Any]:
     made = request.settings()
     fabric = make_fabric(made.topology, made.k, made.seed)
     plan = request.scenario.faults(fabric, made)
-    return simulate(made, plan, fabric).telemetry(TELEMETRY), plan.links
+    return read_telemetry(simulate(made, plan, fabric), TELEMETRY), plan.links
 
 
 def write_changes(console: Console) -> None:

@@ -223,7 +223,7 @@ def _telemetry(cell: Cell, kinds: Sequence[str]) -> Iterator[tuple[str, Telemetr
         plan = scenario.faults(fabric, settings)
         run = simulate(settings, plan, fabric)
         for kind, of in asked.items():
-            yield kind, run.telemetry(of), plan.links
+            yield kind, read_telemetry(run, of), plan.links
         return
     record = _emulated(cell)
     truth = np.flatnonzero(record.table("links")["faulty"])

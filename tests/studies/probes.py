@@ -16,6 +16,7 @@ from rich.console import Console
 
 from analysis.evaluation.metrics import score
 from analysis.methods.mle.mle import Mle
+from analysis.telemetry.observations import read_telemetry
 from analysis.telemetry.telemetry import Probes
 from scenarios.experiment.request import load_scenario
 from scenarios.experiment.settings import make_settings
@@ -61,7 +62,7 @@ def _run(k: int, seed: int) -> dict[tuple[str, int], Row]:
     settings = make_settings({**scenario.defaults, **asked})
     fabric = make_fabric(settings.topology, k, seed)
     plan = scenario.faults(fabric, settings)
-    telemetry = simulate(settings, plan, fabric).telemetry("A1")
+    telemetry = read_telemetry(simulate(settings, plan, fabric), "A1")
     rng = np.random.default_rng(seed)
     found: dict[tuple[str, int], Row] = {}
     for kind, part in PLANS.items():

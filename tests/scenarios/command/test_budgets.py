@@ -15,14 +15,15 @@ from scenarios.experiment.observer import Observer
 from scenarios.experiment.run import run_config
 from scenarios.experiment.settings import Settings
 from scenarios.experiment.setup import Emulation, set_up
-from scenarios.experiment.traffic import make_traffic
-from scenarios.experiment.without_packets import FlowRun, simulate
+from scenarios.experiment.without_packets import simulate
 from testbed.dataplane.adapted import IcmpLimit
 from testbed.fabric.fat_tree import FatTree
 from testbed.faults.specification import parse_faults
 from testbed.network.virtual import LinkModel
 from testbed.probes.path_discovery import parse_time_exceeded
+from testbed.probes.without_packets import FlowRun
 from testbed.record.run import RunDirectory, RunWriter
+from testbed.traffic.demand import make_traffic
 from tests.conftest import SMALL
 
 K4 = FatTree(4)
@@ -92,7 +93,7 @@ def test_the_same_budgets_hold_without_packets() -> None:
     assert set(run.seen.probed_sent.reshape(-1).tolist()) == {7}
     flows = run.table("probe_counts")
     assert flows["sent"][: 16 * 4].sum() == 7 * 16 * 4
-    most = int(3.0 * (run.settings.duration_s + run.settings.epoch_ms / 1000))
+    most = int(3.0 * (run.config["epochs"] + 1) * run.config["epoch_ms"] / 1000)
     lossy = int((run.seen.flows.lost > 0).sum())
     assert 16 < len(run.seen.traced) <= most * 16 < lossy
 

@@ -25,11 +25,11 @@ from scenarios.experiment.request import load_scenario
 from scenarios.experiment.run import run_experiment
 from scenarios.experiment.settings import Settings
 from scenarios.experiment.setup import set_up
-from scenarios.experiment.traffic import make_traffic
 from testbed.fabric.fat_tree import FatTree
 from testbed.faults.plan import FaultPlan
 from testbed.network.virtual import LinkModel
 from testbed.record.run import RunDirectory
+from testbed.traffic.demand import make_traffic
 from tests.conftest import SMALL
 from tests.present import present
 from tests.scenarios.experiment.nowhere import EpochObserver, Nowhere

@@ -26,13 +26,13 @@ from scenarios.experiment.request import load_scenario, scenario_names
 from scenarios.experiment.run import analyze, run_config, run_experiment
 from scenarios.experiment.settings import Settings
 from scenarios.experiment.setup import Emulation, set_up
-from scenarios.experiment.traffic import make_traffic
 from testbed.dataplane import DSM, FLOW_ID, USM, Meter
 from testbed.fabric.fat_tree import FatTree
 from testbed.faults.specification import parse_faults
 from testbed.network.virtual import LinkModel
 from testbed.record.run import RunDirectory, RunWriter
 from testbed.record.run_tables import PLANS
+from testbed.traffic.demand import make_traffic
 from tests.conftest import SMALL, quiet
 from tests.present import present
 

@@ -14,10 +14,10 @@ import pytest
 from scenarios.experiment.inputs import demand_of
 from scenarios.experiment.root_job import JobError, RootJob, receive_job, send_job
 from scenarios.experiment.settings import make_settings
-from scenarios.experiment.traffic import make_traffic
 from testbed.fabric.fat_tree import FatTree
 from testbed.faults.plan import Fault, FaultPlan, FlowMatch, Ternary
 from testbed.network.schedules import listed
+from testbed.traffic.demand import make_traffic
 
 SETTINGS = make_settings({"backend": "softswitch", "epochs": 2, "epoch_ms": 500, "load": 0.02})
 PLAN = FaultPlan(

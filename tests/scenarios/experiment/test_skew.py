@@ -18,10 +18,10 @@ from scenarios.experiment.loop import run
 from scenarios.experiment.recording import Epoch
 from scenarios.experiment.settings import Settings, SettingsError, make_settings
 from scenarios.experiment.setup import set_up
-from scenarios.experiment.traffic import make_traffic
 from testbed.fabric.fat_tree import FatTree
 from testbed.faults.plan import FaultPlan
 from testbed.network.virtual import LinkModel
+from testbed.traffic.demand import make_traffic
 from tests.conftest import SMALL
 from tests.scenarios.experiment.nowhere import EpochObserver, Nowhere
 

@@ -14,12 +14,13 @@ from analysis.telemetry.telemetry import Telemetry
 from scenarios.experiment.request import load_scenario
 from scenarios.experiment.run import analyze, run_experiment
 from scenarios.experiment.settings import Settings, SettingsError, make_settings
-from scenarios.experiment.without_packets import FlowRun, simulate
+from scenarios.experiment.without_packets import simulate
 from scenarios.many.calibrate import read_training
 from testbed.fabric.pair_sets import PairSets
 from testbed.fabric.topologies import make_fabric
 from testbed.faults.plan import FaultError
 from testbed.faults.specification import parse_faults
+from testbed.probes.without_packets import FlowRun
 from testbed.record.manifest import seal
 from testbed.record.run import RunDirectory, RunError
 from testbed.traffic.generator import TrafficError
@@ -116,7 +117,7 @@ def test_equal_seeds_give_equal_bytes(path: Path, tmp_path: Path) -> None:
 
 def test_the_run_directory_holds_the_telemetry(path: Path) -> None:
     fabric = make_fabric("fat-tree", 4, 2)
-    direct = simulate(SMALL, parse_faults("10pct", fabric, 2), fabric).telemetry()
+    direct = read_telemetry(simulate(SMALL, parse_faults("10pct", fabric, 2), fabric))
     read = read_telemetry(RunDirectory(path))
     for part, columns in (
         ("segments", ("sent", "lost")),
@@ -158,7 +159,7 @@ def paths_of(telemetry: Telemetry) -> tuple[np.ndarray, np.ndarray]:
 
 
 def test_a1_is_probes_alone(run: FlowRun) -> None:
-    telemetry = run.telemetry("A1")
+    telemetry = read_telemetry(run, "A1")
     assert telemetry.flows is None
     probes = telemetry.need("probes", "")
     # Each of two hosts of a rack sends 100 over each of its paths.
@@ -167,26 +168,26 @@ def test_a1_is_probes_alone(run: FlowRun) -> None:
 
 
 def test_p_is_every_flow_with_its_possible_paths(run: FlowRun) -> None:
-    telemetry = run.telemetry("P")
+    telemetry = read_telemetry(run, "P")
     width, _ = paths_of(telemetry)
     assert telemetry.probes is None and telemetry.connections is not None
     assert len(width) == len(run.seen.flows) and set(width.tolist()) == {2, 4}
 
 
 def test_a2_is_traced_flows_with_loss(run: FlowRun) -> None:
-    width, lost = paths_of(run.telemetry("A2"))
+    width, lost = paths_of(read_telemetry(run, "A2"))
     assert (width == 1).all() and (lost > 0).all()
     assert len(width) == run.seen.trace_complete.sum() > 0
 
 
 def test_a2_and_p_tell_each_flow_once(run: FlowRun) -> None:
-    width, lost = paths_of(run.telemetry("A1+A2+P"))
+    width, lost = paths_of(read_telemetry(run, "A1+A2+P"))
     assert len(width) == len(run.seen.flows) and lost.sum() == run.flows.lost.sum()
     assert (width == 1).sum() == run.seen.trace_complete.sum()
 
 
 def test_int_knows_every_path(run: FlowRun) -> None:
-    telemetry = run.telemetry("INT")
+    telemetry = read_telemetry(run, "INT")
     width, _ = paths_of(telemetry)
     assert len(width) == len(run.seen.flows) and (width == 1).all()
     assert telemetry.probes is not None
@@ -281,7 +282,7 @@ def test_what_needs_packets_is_refused(tmp_path: Path) -> None:
     with pytest.raises(FaultError, match="no packet headers"):
         run_experiment("blackhole", load_scenario("blackhole"), SMALL, tmp_path / "run")
     assert not list(tmp_path.iterdir())
-    with pytest.raises(SettingsError, match="BACKEND=flow sends no packets"):
+    with pytest.raises(TrafficError, match="BACKEND=flow sends no packets"):
         simulated(traffic="capture.pcap")
     with pytest.raises(TrafficError, match="no two racks"):
         simulated(topology="leaf-spine:1:2", faults="none")

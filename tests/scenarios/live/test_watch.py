@@ -20,7 +20,6 @@ from scenarios.experiment.inputs import demand_of, inputs_of
 from scenarios.experiment.request import load_scenario
 from scenarios.experiment.run import run_experiment
 from scenarios.experiment.settings import make_settings
-from scenarios.experiment.traffic import make_traffic
 from scenarios.live.network import Live
 from scenarios.live.publisher import Publisher
 from scenarios.live.watched_run import WatchedNet, WatchedRun
@@ -30,6 +29,7 @@ from testbed.faults.plan import FaultPlan
 from testbed.network.requirements import missing
 from testbed.network.virtual import LinkModel
 from testbed.record.run import RunDirectory
+from testbed.traffic.demand import make_traffic
 from tests.browser import SCHEMES, cut_off, opened
 from tests.conftest import SMALL
 from tests.scenarios.live.test_server import ask, gone

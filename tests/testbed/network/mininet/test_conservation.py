@@ -17,7 +17,6 @@ from scenarios.experiment.observer import Observer
 from scenarios.experiment.run import run_config
 from scenarios.experiment.settings import make_settings
 from scenarios.experiment.setup import set_up
-from scenarios.experiment.traffic import make_traffic
 from testbed.fabric.packet_fabric import TwoSwitches
 from testbed.faults.kernel_injectors import NetemInjector, NftInjector
 from testbed.faults.specification import parse_faults
@@ -25,6 +24,7 @@ from testbed.network.requirements import missing
 from testbed.network.speed import slowness
 from testbed.network.virtual import LinkModel
 from testbed.record.run import RunDirectory, RunWriter
+from testbed.traffic.demand import make_traffic
 from tests.present import present
 
 KERNEL = {"netem": NetemInjector, "nft": NftInjector}

@@ -5,12 +5,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
-from scenarios.experiment.inputs import Demand
-from scenarios.experiment.settings import SettingsError
 from testbed.fabric.clos import Fabric
 from testbed.fabric.names import plain
 from testbed.fabric.packet_fabric import PacketFabric
@@ -18,12 +17,31 @@ from testbed.traffic.capture import BEYOND
 from testbed.traffic.distributions import WORKLOADS
 from testbed.traffic.flow_list import FlowList, read_flow_list
 from testbed.traffic.flows import Traffic
-from testbed.traffic.generator import FlowProcess, Pattern, flow_process, generate
+from testbed.traffic.generator import FlowProcess, Pattern, TrafficError, flow_process, generate
 from testbed.traffic.replay import Account, replay
 
 log = logging.getLogger(__name__)
 
 _CAPTURES = (".pcap", ".pcapng", ".cap", ".pcap.gz", ".pcapng.gz", ".cap.gz")
+
+
+@dataclass(frozen=True)
+class Demand:
+    """The traffic that hosts send.
+
+    Attributes:
+        traffic: The setting TRAFFIC: a workload, or a file of flow sizes, flows or captures.
+        load: Share of ``line_rate_bps`` that each host sends, from 0 to 1; for workloads only.
+        line_rate_bps: Rate of the hosts' links in bits per second.
+        duration_s: Length of the run in seconds.
+        seed: Seed of the random draw of flows.
+    """
+
+    traffic: str
+    load: float
+    line_rate_bps: float
+    duration_s: float
+    seed: int
 
 
 def capture_file(traffic: str) -> Path | None:
@@ -72,6 +90,28 @@ def arrivals(demand: Demand, fabric: Fabric, rng: np.random.Generator) -> FlowPr
     return flow_process(fabric, kind, demand.load, rng, pattern, demand.line_rate_bps)
 
 
+def arrivals_without_packets(demand: Demand, fabric: Fabric) -> FlowProcess:
+    """Return the random process by which flows arrive in a run without packets.
+
+    Raises:
+        TrafficError: ``traffic`` names a capture, a list of flows or nothing, or links cannot carry
+            the load (one line).
+    """
+    for what, is_it in (("a capture", capture_file), ("a list of flows", flow_file)):
+        if is_it(demand.traffic) is not None:
+            raise TrafficError(
+                f"TRAFFIC={demand.traffic} is {what}, and BACKEND=flow sends no packets: use "
+                "BACKEND=virtual"
+            )
+    process = arrivals(demand, fabric, np.random.default_rng([demand.seed, 0xF10, 0]))
+    if process is None:
+        raise TrafficError(
+            f"TRAFFIC={demand.traffic} is unknown on BACKEND=flow: use {', '.join(WORKLOADS)} "
+            "or a .txt file of flow sizes (with :skewed)"
+        )
+    return process
+
+
 def make_traffic(
     demand: Demand,
     topology: PacketFabric,
@@ -107,7 +147,7 @@ def make_traffic(
         return flows.traffic, None
     named = workload(demand.traffic)
     if named is None:
-        raise SettingsError(
+        raise TrafficError(
             f"TRAFFIC={demand.traffic} is unknown: use {', '.join(WORKLOADS)} or a .txt file of "
             "flow sizes (with :skewed), a .csv list of flows, or a .pcap or .pcapng file, also .gz "
             "(with :fit)"
