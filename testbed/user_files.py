@@ -90,8 +90,8 @@ class UserFile:
                 reason = f"{type(error).__name__}: {error}".removesuffix(": ")
             line = self._line(error, function)
             where = f" line {line}" if line else ""
-            said = " ".join(reason.split())
-            raise self.error(f"{self.kind} file {self.path}{where}: {said}") from error
+            message = " ".join(reason.split())
+            raise self.error(f"{self.kind} file {self.path}{where}: {message}") from error
 
     def _line(self, error: BaseException, function: Callable[..., object] | None) -> int | None:
         """Return the line of the file that raised an error, else the first line of ``function``."""

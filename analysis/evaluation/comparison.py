@@ -238,13 +238,13 @@ def in_short(rows: Rows, runs: str = "") -> str:
     legend = "; ".join(f"{column.title}: {column.meaning}" for column in shown)
     without = degraded_seeds(rows)
     left_out = f", {len(without)} degraded left out" if without else ""
-    said = f"means of {runs} runs{left_out} with 95 % bootstrap intervals; {MEANS[0].meaning}"
+    summary = f"means of {runs} runs{left_out} with 95 % bootstrap intervals; {MEANS[0].meaning}"
     starved = [
         f"{plain(name)} is starved: it got {share:.0%} of what it asked for"
         for name in method_names(rows)
         if (share := _fed(rows, name)) < ENOUGH
     ]
-    lines = [said, legend, *degraded_lines(rows), *starved, *_limits(rows), no_test(rows)]
+    lines = [summary, legend, *degraded_lines(rows), *starved, *_limits(rows), no_test(rows)]
     return "\n".join(filter(None, lines))
 
 
@@ -340,8 +340,8 @@ def plot(rows: Rows, title: str, path: Path) -> None:
         warnings.filterwarnings("ignore", "Glyph")  # names in scripts that the font lacks
         figure = Figure(figsize=(11, 1.8 + 0.45 * max(len(names), 5)), layout="constrained")
         left, right = figure.subplots(1, 2, width_ratios=(1, 1.1))
-        said = plain(title), plain(parameters_line(origins(rows)))
-        figure.suptitle("\n".join(said), fontsize=11)
+        titles = plain(title), plain(parameters_line(origins(rows)))
+        figure.suptitle("\n".join(titles), fontsize=11)
         _plot_f1(left, rows, names)
         _plot_curves(right, rows, names)
         for axes in (left, right):
@@ -395,8 +395,8 @@ def _plot_curves(axes: Axes, rows: Rows, names: Sequence[str]) -> None:
     if axes.lines:
         axes.legend(fontsize=8, loc="lower left", framealpha=0.9)
     else:
-        said = "no link was faulty in any run:\nrecall has no meaning"
-        axes.text(0.5, 0.5, said, ha="center", va="center")
+        note = "no link was faulty in any run:\nrecall has no meaning"
+        axes.text(0.5, 0.5, note, ha="center", va="center")
 
 
 def method_names(rows: Rows) -> list[str]:

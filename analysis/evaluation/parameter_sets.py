@@ -132,8 +132,8 @@ def write_set(path: Path, content: Calibrated) -> None:
     Raises:
         UserError: The file cannot be written.
     """
-    said = content.model_dump(exclude_none=True)
-    text = yaml.safe_dump(said, sort_keys=False, width=100, default_flow_style=None)
+    document = content.model_dump(exclude_none=True)
+    text = yaml.safe_dump(document, sort_keys=False, width=100, default_flow_style=None)
     try:
         with atomic_write(path) as new:
             new.write_text(text, encoding="utf-8")

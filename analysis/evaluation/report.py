@@ -163,8 +163,8 @@ def parameters_line(origins: Mapping[str, str]) -> str:
     for name, origin in origins.items():
         groups.setdefault(origin, []).append(name)
     *few, most = sorted(groups.items(), key=lambda group: len(group[1]))
-    said = [f"{origin} ({', '.join(names)})" for origin, names in few]
-    return f"parameters: {'; '.join([*said, most[0]])}"
+    parts = [f"{origin} ({', '.join(names)})" for origin, names in few]
+    return f"parameters: {'; '.join([*parts, most[0]])}"
 
 
 def _scores(
@@ -306,8 +306,8 @@ def add_heading(table: Table, heading: str) -> None:
 
 
 def _details(summary: Mapping[str, Any]) -> RenderableType:
-    said = [f"{c.title}: {c.meaning}" for c in columns(summary)[1:]]
-    lines = [Text(columns(summary)[0].meaning + "\n" + "; ".join(said), style="dim")]
+    meanings = [f"{c.title}: {c.meaning}" for c in columns(summary)[1:]]
+    lines = [Text(columns(summary)[0].meaning + "\n" + "; ".join(meanings), style="dim")]
     origins = {
         n: e["parameters_from"] for n, e in summary["methods"].items() if "parameters_from" in e
     }

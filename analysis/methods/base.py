@@ -327,17 +327,17 @@ def with_unseen(
     algorithm does not use them."""
     assert diagnosis.tells is not None
     fabric, counts = telemetry.topology, telemetry.segments
-    said = [diagnosis.tells.unseen(fabric.link_names, reads)]
-    if said[0] and "segments" in reads and counts is not None:
+    notes = [diagnosis.tells.unseen(fabric.link_names, reads)]
+    if notes[0] and "segments" in reads and counts is not None:
         silent = silent_links(counts, fabric)
         silent = silent[~diagnosis.tells.observed[silent]]
         if len(silent):
             names = some_of([fabric.link_names[link] for link in silent.tolist()])
-            said.append(
+            notes.append(
                 f"silent: by ECMP the segments over {names} should count packets, but count "
                 "none; a link or switch may lose all of them"
             )
-    return replace(diagnosis, remarks=(*diagnosis.remarks, *filter(None, said)))
+    return replace(diagnosis, remarks=(*diagnosis.remarks, *filter(None, notes)))
 
 
 def sorted_links(links: npt.ArrayLike) -> IntArray:

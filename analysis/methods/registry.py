@@ -160,9 +160,9 @@ def _build(named: NamedMethod, parameters: Parameters) -> BuiltMethod:
     own = own_values(named, constructor)
     given = values(named.name, own, constructor, parameters)
     method = _constructed(named.name, constructor, given, parameters)
-    said = re.sub(r"^kinds=([^,]*)", r"\1", in_words(own))
+    words = re.sub(r"^kinds=([^,]*)", r"\1", in_words(own))
     return BuiltMethod(
-        name=f"{named.name}:{said}" if own else named.name,
+        name=f"{named.name}:{words}" if own else named.name,
         method=method,
         parameters=in_force(method, constructor, given),
         origin=parameters.origin(named, constructor),

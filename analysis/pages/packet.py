@@ -55,10 +55,10 @@ def example_flows(
             continue
         seen.add(lossy)
         flow = int(traces["flow"][row])
-        said = _ends(fabric, flows, flow) | _path(fabric, switches, links)
-        said["drops"] = [int((own == link).sum()) for link in links]
-        said["meters"] = _meters(run, meters, monitored, flow, said["switches"])
-        found.append(said)
+        entry = _ends(fabric, flows, flow) | _path(fabric, switches, links)
+        entry["drops"] = [int((own == link).sum()) for link in links]
+        entry["meters"] = _meters(run, meters, monitored, flow, entry["switches"])
+        found.append(entry)
         if len(found) == _SHOWN:
             break
     return found

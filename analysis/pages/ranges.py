@@ -42,9 +42,9 @@ def by_range(
     """
     found = []
     for low, high in RANGES:
-        said = flagged & _within(estimate, low, high)
+        blamed = flagged & _within(estimate, low, high)
         true = faulty & _within(rate, low, high)
-        precision = Share(int((said & faulty).sum()), int(said.sum()))
+        precision = Share(int((blamed & faulty).sum()), int(blamed.sum()))
         found.append((precision, Share(int((true & flagged).sum()), int(true.sum()))))
     return found
 

@@ -266,8 +266,8 @@ def over_time(
 def _as_it_was(name: str, entry: Mapping[str, Any]) -> Localizer | None:
     """Return the method with the parameters that the summary's ``entry`` records; None if no such
     method is installed."""
-    said = entry.get("parameters", "")
+    parameters = entry.get("parameters", "")
     try:
-        return make_method(f"{read_names(name)[0].name}:{said}" if said else name)
+        return make_method(f"{read_names(name)[0].name}:{parameters}" if parameters else name)
     except ValueError:
         return None

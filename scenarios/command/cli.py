@@ -398,8 +398,8 @@ def calibrate(
     exit_on_signals(plain(f"the parameters are in {out}"))
     console = wide_console()
     for name, entry in found.methods.items():
-        said = f"{name}: {in_words(entry.parameters)}"
-        console.print(line(said, "bold"), soft_wrap=True)
+        text = f"{name}: {in_words(entry.parameters)}"
+        console.print(line(text, "bold"), soft_wrap=True)
         console.print(
             f"  F1 {entry.f1:.3f}, precision {entry.precision:.3f}, recall {entry.recall:.3f} "
             f"on {entry.cases} training cases; {entry.tried} settings tried",

@@ -66,10 +66,10 @@ def render_findings(findings: list[Finding], console: Console) -> None:
     table.add_column()
     for finding in findings:
         mark, style = marks[finding.state]
-        said = Text(plain(finding.says), style="" if finding.state == "good" else style)
+        text = Text(plain(finding.says), style="" if finding.state == "good" else style)
         if finding.state != "good" and finding.without:
-            said.append(f"\nwithout it: no {finding.without}", style="dim default")
-        table.add_row(Text(mark, style=style), Text(finding.name), said)
+            text.append(f"\nwithout it: no {finding.without}", style="dim default")
+        table.add_row(Text(mark, style=style), Text(finding.name), text)
     console.print(table)
 
 
@@ -102,8 +102,8 @@ def _packets() -> Iterator[Finding]:
 def _real_packets() -> Iterator[Finding]:
     """Yield whether networks of real packets can be brought up."""
     root = os.geteuid() == 0
-    said = "yes" if root else "no: sudo make scenario BACKEND=softswitch"
-    yield Finding("root", "good" if root else "weak", said, "run on real packets")
+    answer = "yes" if root else "no: sudo make scenario BACKEND=softswitch"
+    yield Finding("root", "good" if root else "weak", answer, "run on real packets")
     yield _tool("Mininet", MNEXEC, "-v")
     yield _tool("iproute2", IP, "-V")
     yield _tool("iperf3", IPERF, "--version")
@@ -131,8 +131,8 @@ def _kernel() -> Iterator[Finding]:
         if os.geteuid():
             yield Finding(name, "weak", "only root can check: sudo make doctor")
         else:
-            said = complaint()
-            yield Finding(name, "missing" if said else "good", said or "works", without)
+            problem = complaint()
+            yield Finding(name, "missing" if problem else "good", problem or "works", without)
 
 
 def _backends() -> Iterator[Finding]:
@@ -176,8 +176,8 @@ def _version(command: str, asks: str) -> str:
     except (OSError, subprocess.SubprocessError):
         return f"{shutil.which(command)} does not run"
     lines = [line.strip() for line in (done.stdout + done.stderr).splitlines()]
-    said = next((line for line in lines if re.search(r"\d", line)), shutil.which(command) or "")
-    return said if len(said) < 60 else said[:57] + "..."
+    found = next((line for line in lines if re.search(r"\d", line)), shutil.which(command) or "")
+    return found if len(found) < 60 else found[:57] + "..."
 
 
 def bmv2_is_slow(program: Path) -> str:

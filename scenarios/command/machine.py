@@ -115,11 +115,11 @@ def shell(
 def ended_in_words(cleaned: Cleaned) -> str:
     """Return one line that says what was ended: ``ended 20 switches, 16 hosts``."""
     counts = ((cleaned.switches, "switch", "es"), (cleaned.hosts, "host", "s"))
-    said = [f"{n} {kind}{end if n > 1 else ''}" for n, kind, end in counts if n]
+    parts = [f"{n} {kind}{end if n > 1 else ''}" for n, kind, end in counts if n]
     if others := cleaned.others:
         programs = ", ".join(dict.fromkeys(others))
-        said.append(f"{len(others)} other process{'es' if len(others) > 1 else ''} ({programs})")
-    return f"ended {', '.join(said)}" if said else "nothing was left"
+        parts.append(f"{len(others)} other process{'es' if len(others) > 1 else ''} ({programs})")
+    return f"ended {', '.join(parts)}" if parts else "nothing was left"
 
 
 def clean_net() -> None:

@@ -92,13 +92,13 @@ class SettingsCommand(WordsCommand):
         """Run the command, with the settings that were given in ``ctx.obj``, and return its
         result."""
         given = {option.name: ctx.params.pop(option.name) for option in _options()}
-        said = {
+        from_environment = {
             _long(option): os.environ[option.envvar]
             for option in _by_name(self.get_params(ctx)).values()
             if (source := ctx.get_parameter_source(option.name)) and source.name == "ENVIRONMENT"
         }
         asked = {name: value for name, value in given.items() if value is not None}
-        ctx.obj = GivenOptions(asked, said)
+        ctx.obj = GivenOptions(asked, from_environment)
         return super().invoke(ctx)
 
 
@@ -142,8 +142,8 @@ def _check_environment(known: Iterable[str]) -> None:
     names = list(known)
     for name in sorted(os.environ):
         if name.startswith(PREFIX) and name.removeprefix(PREFIX) not in names:
-            said = nearest(name, [PREFIX + each for each in names])
-            raise TyperException(f"{name} in the environment is not an option: {said}")
+            hint = nearest(name, [PREFIX + each for each in names])
+            raise TyperException(f"{name} in the environment is not an option: {hint}")
 
 
 @cache

@@ -246,8 +246,8 @@ def print_sweep(sweep: Sweep, console: Console) -> None:
     console.print(line(f"F1: {in_short(rows, runs).partition(chr(10))[0]}", "dim"), soft_wrap=True)
     for value, part in zip(sweep.values, sweep.parts, strict=True):
         for text in degraded_lines(part.rows):
-            said = f"{sweep.setting.upper()}={plain(value)}, {text}"
-            console.print(line(said, "yellow"), soft_wrap=True)
+            heading = f"{sweep.setting.upper()}={plain(value)}, {text}"
+            console.print(line(heading, "yellow"), soft_wrap=True)
     console.print(line(parameters_line(origins(rows)), "dim"), soft_wrap=True)
 
 

@@ -60,10 +60,10 @@ def at_this_pace(settings: Settings, named: Collection[str], free: float | None 
     changes = {name: value for name, value in paced.items() if name not in named}
     if slow == 1 or not changes:
         return settings
-    said = " ".join(f"{name.upper()}={value}" for name, value in changes.items())
+    changed = " ".join(f"{name.upper()}={value}" for name, value in changes.items())
     print(
         f"this machine carries about {carried:,.0f} packets a second on this fabric now, and "
-        f"{wanted:,.0f} are needed: {said}",
+        f"{wanted:,.0f} are needed: {changed}",
         flush=True,
     )
     return replace(settings, **changes)

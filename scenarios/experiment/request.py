@@ -94,15 +94,15 @@ def make_request(
         SettingsError: The file cannot be read, names a setting that does not exist, or there is no
             such scenario (one line).
     """
-    said = {} if file is None else _read(file)
-    recorded = "record_version" in said
+    content = {} if file is None else _read(file)
+    recorded = "record_version" in content
     known = [setting.name for setting in described()]
-    own = {key: said[key] for key in known if key in said}
-    for key in said:
+    own = {key: content[key] for key in known if key in content}
+    for key in content:
         if not recorded and key not in (*known, "scenario"):
             raise SettingsError(f"{file}: there is no setting {key}: {nearest(str(key), known)}")
     if name is None:
-        name = str(said.get("scenario", SCENARIO))
+        name = str(content.get("scenario", SCENARIO))
         try:
             need_library(name)
         except SettingsError as error:

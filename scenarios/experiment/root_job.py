@@ -168,7 +168,7 @@ def emulate_as_root(
     except OSError:
         raise NetworkError("the process that runs networks as root has ended: try again") from None
     with peer, Connection(os.dup(peer.fileno())) as wire:
-        say: dict[str, Callable[..., None]] = {
+        handlers: dict[str, Callable[..., None]] = {
             "table": writer.table,
             "text": writer.text,
             "json": writer.json,
@@ -180,20 +180,20 @@ def emulate_as_root(
         try:
             send_job(wire, job)
             while not ended:
-                what, *rest = _next(wire)
-                ended = what in ("end", "error", "stopped")
-                if what == "error":
+                kind, *rest = _next(wire)
+                ended = kind in ("end", "error", "stopped")
+                if kind == "error":
                     error, trace = rest
                     raise error from _InRoot(trace)
-                if what == "stopped":
+                if kind == "stopped":
                     raise NetworkError("the process that runs networks as root was stopped")
                 if not ended:
-                    say[what](*rest)
+                    handlers[kind](*rest)
         except (EOFError, ConnectionError):
             raise NetworkError("the process that runs the network as root has died") from None
         finally:
             if not ended:
-                _end(peer, wire, say["log"])
+                _end(peer, wire, handlers["log"])
 
 
 def _next(wire: Connection) -> tuple[Any, ...]:

@@ -406,10 +406,10 @@ def _one_line(error: ValidationError) -> str:
     setting = known.get(name)
     if setting is None:
         return f"{name.upper()} is not a setting: {nearest(name, [each.upper() for each in known])}"
-    said = f"{name.upper()}={first['input']}"
+    assignment = f"{name.upper()}={first['input']}"
     if setting.choices:
         auto = ", or auto" if name == "backend" else ""
-        return f"{said} is unknown: use {', '.join(setting.choices)}{auto}"
+        return f"{assignment} is unknown: use {', '.join(setting.choices)}{auto}"
     if first["type"] in ("greater_than_equal", "less_than_equal"):
-        return f"{said} is out of range: use {setting.low} to {setting.high}"
-    return f"{said}: {first_problem(error)[1]}"
+        return f"{assignment} is out of range: use {setting.low} to {setting.high}"
+    return f"{assignment}: {first_problem(error)[1]}"

@@ -114,9 +114,9 @@ class WatchedRun(Observer):
                 sent[segments.through(switch)] = lost[segments.through(switch)] = 0
         self._sent.append(sent)
         self._lost.append(lost)
-        said = {"number": epoch.number + 1, "sent": int(sent.sum()), "lost": int(lost.sum())}
+        entry = {"number": epoch.number + 1, "sent": int(sent.sum()), "lost": int(lost.sum())}
         if self._diagnosing is None:
-            self._publisher.publish("epoch", said | {"flagged": None})
+            self._publisher.publish("epoch", entry | {"flagged": None})
             return
         counts = SegmentCounts(segments, np.stack(self._sent), np.stack(self._lost))
         inputs = epoch.emulation.inputs
@@ -125,7 +125,7 @@ class WatchedRun(Observer):
         def diagnose() -> None:
             """Publish the counts of the epoch with the ids of the links that the method blames."""
             flagged = make_method(WATCHED_METHOD).localize(telemetry).flagged
-            self._publisher.publish("epoch", said | {"flagged": flagged.tolist()})
+            self._publisher.publish("epoch", entry | {"flagged": flagged.tolist()})
 
         self._diagnosing.submit(diagnose)
 

@@ -45,15 +45,15 @@ class Cluster:
             found: dict[str, Any] = self._client.run(_found_here, theirs, on_error="return")  # type: ignore
         except OSError:
             raise RunError("a worker was lost before any seed began: try again") from None
-        for worker, said in found.items():
-            if isinstance(said, Exception):
-                raise RunError(f"worker {worker} cannot run this: {' '.join(str(said).split())}")
-            if said.pop("daemon"):
+        for worker, answer in found.items():
+            if isinstance(answer, Exception):
+                raise RunError(f"worker {worker} cannot run this: {' '.join(str(answer).split())}")
+            if answer.pop("daemon"):
                 raise RunError(
                     f"worker {worker} may not start processes: start it with --no-nanny, or with "
                     "DASK_DISTRIBUTED__WORKER__DAEMON=False in its environment"
                 )
-            other = [key for key in ours if said.get(key) != ours[key]]
+            other = [key for key in ours if answer.get(key) != ours[key]]
             if other:
                 raise RunError(
                     f"worker {worker} has other {', '.join(other)}: give it the same project, "
@@ -80,8 +80,8 @@ class Cluster:
             elif isinstance(error, KilledWorker):
                 outcome = Outcome(None, "its worker was lost, and then a second one")
             else:
-                said = " ".join(str(error).split())
-                outcome = Outcome(None, f"{type(error).__name__}: {said}")
+                message = " ".join(str(error).split())
+                outcome = Outcome(None, f"{type(error).__name__}: {message}")
             yield futures[future], outcome
             future.release()
 

@@ -400,8 +400,8 @@ def read_comparison(folder: Path) -> Compared:
     except ValidationError as error:
         place, reason = first_problem(error)
         where = ".".join(str(part) for part in place)
-        said = shortened(plain(f"{where}: {reason}"))
-        raise RunError(f"{file} is damaged: {said}: make the comparison again") from None
+        problem = shortened(plain(f"{where}: {reason}"))
+        raise RunError(f"{file} is damaged: {problem}: make the comparison again") from None
     except (OSError, ValueError, RecursionError):
         raise RunError(f"{file} is damaged: make the comparison again") from None
     return Compared(folder, rows, key)

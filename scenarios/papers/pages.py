@@ -144,8 +144,8 @@ def _figures(at: tuple[str, str, str], figures: Figures) -> tuple[str, ...]:
 
 def _quote(paper: Printed) -> str:
     """Return a quote from the paper with its section and arithmetic."""
-    said = f"{paper.series} at {paper.x}: “{paper.quote}” ({paper.section})"
-    return f"{said} {paper.arithmetic}".rstrip()
+    quote = f"{paper.series} at {paper.x}: “{paper.quote}” ({paper.section})"
+    return f"{quote} {paper.arithmetic}".rstrip()
 
 
 def _command(of: Reproduction, folder: Path) -> str:

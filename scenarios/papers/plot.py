@@ -49,8 +49,8 @@ def draw(experiment: Experiment, ours: Ours, paths: Sequence[Path]) -> None:
         for axes in every[len(experiment.panels) :]:
             axes.axis("off")
         picture = f" {ONLY_IN_THE_PICTURE}" if "figure" in experiment.paper else ""
-        said = textwrap.fill(experiment.setting + picture, 125 if columns == 1 else 170)
-        figure.supxlabel(said, fontsize=8)
+        caption = textwrap.fill(experiment.setting + picture, 125 if columns == 1 else 170)
+        figure.supxlabel(caption, fontsize=8)
         shown = {
             value.kind
             for panel in experiment.panels

@@ -46,15 +46,15 @@ def sudo_user() -> User | None:
     Raises:
         ValueError: ``SUDO_UID`` or ``SUDO_GID`` is not a number.
     """
-    said = os.environ.get("SUDO_UID", "")
-    if os.geteuid() != 0 or said in ("", "0"):
+    number = os.environ.get("SUDO_UID", "")
+    if os.geteuid() != 0 or number in ("", "0"):
         return None
-    uid, gid = _number("SUDO_UID", said), os.environ.get("SUDO_GID", "")
+    uid, gid = _number("SUDO_UID", number), os.environ.get("SUDO_GID", "")
     try:
         known = pwd.getpwuid(uid)
     except KeyError:
         group = _number("SUDO_GID", gid) if gid else uid
-        return User(uid, group, [group], said, "/nonexistent")
+        return User(uid, group, [group], number, "/nonexistent")
     group = _number("SUDO_GID", gid) if gid else known.pw_gid
     return User(uid, group, os.getgrouplist(known.pw_name, group), known.pw_name, known.pw_dir)
 
@@ -104,8 +104,8 @@ except OSError as error:
 """A program that opens a file and sends it over a socket; its exit code is the errno."""
 
 
-def _number(name: str, said: str) -> int:
+def _number(name: str, text: str) -> int:
     """Return a user or group ID from the environment."""
-    if not said.isdecimal() or int(said) >= 2**32 - 1:
-        raise UserError(f"{name}={said} in the environment is no ID: unset it, or use sudo")
-    return int(said)
+    if not text.isdecimal() or int(text) >= 2**32 - 1:
+        raise UserError(f"{name}={text} in the environment is no ID: unset it, or use sudo")
+    return int(text)

@@ -79,14 +79,14 @@ class Entry(_Strict):
 
     @model_validator(mode="wrap")
     @classmethod
-    def _with_ranges(cls, said: Any, read: Callable[[Any], Entry]) -> Entry:
+    def _with_ranges(cls, data: Any, read: Callable[[Any], Entry]) -> Entry:
         """Validate a field given as ``LOW..HIGH`` at both ends; it is LOW until it is drawn."""
-        if not isinstance(said, dict):
-            return read(said)
-        wide = {n: v for n, v in said.items() if n in _DRAWN and ".." in str(v)}
+        if not isinstance(data, dict):
+            return read(data)
+        wide = {n: v for n, v in data.items() if n in _DRAWN and ".." in str(v)}
         low, high = ({n: _end(n, str(v), end) for n, v in wide.items()} for end in (0, 1))
-        top = {name: getattr(read(said | high), name) for name in wide}
-        entry = read(said | low)  # pydantic may fill the same object again
+        top = {name: getattr(read(data | high), name) for name in wide}
+        entry = read(data | low)  # pydantic may fill the same object again
         for name, value in wide.items():
             ends = getattr(entry, name), top[name]
             if not ends[0] < ends[1]:

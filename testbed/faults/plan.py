@@ -234,8 +234,8 @@ def checked_rate(value: Any) -> float:
     """Return a loss rate as a float. Raises FaultError if it is outside (0, 1]."""
     rate = _number(value)
     if not 0 < rate <= 1:
-        said = repr(value) if math.isnan(rate) else f"{rate:g}"
-        raise FaultError(f"rate {said} is outside (0, 1]: a loss rate of 5 % is 0.05")
+        text = repr(value) if math.isnan(rate) else f"{rate:g}"
+        raise FaultError(f"rate {text} is outside (0, 1]: a loss rate of 5 % is 0.05")
     return rate
 
 

@@ -256,19 +256,19 @@ def _parse_blocks(
 
 
 def _parse_error(error: Exception) -> str:
-    said = first_line(error)
-    if "UTF8" in said:
-        return f"it is not in UTF-8 ({said})"
-    if "straddling" in said:
+    message = first_line(error)
+    if "UTF8" in message:
+        return f"it is not in UTF-8 ({message})"
+    if "straddling" in message:
         return f"a row is longer than {_LARGEST_BLOCK:,} bytes"
-    return said
+    return message
 
 
 def _check_version(path: Path, schema: Schema, found: Sequence[str]) -> None:
     format_, table, version = found
     if (format_, table) != (FORMAT, schema.name):
-        said = f"says {shown(format_)} {shown(table)}" if format_ else "does not name its format"
-        raise TableError(f"{path} {said}: {FORMAT!r} {schema.name!r} is needed")
+        problem = f"says {shown(format_)} {shown(table)}" if format_ else "does not name its format"
+        raise TableError(f"{path} {problem}: {FORMAT!r} {schema.name!r} is needed")
     if version != str(VERSION):
         raise TableError(f"{path} is of version {shown(version)}: version {VERSION} is needed")
 

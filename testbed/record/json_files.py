@@ -65,9 +65,9 @@ def _checked(path: Path, text: bytes) -> dict[str, Any]:
         return _adapter(path.name).validate_json(text)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
-    said = first["msg"].removeprefix("Input ")
+    message = first["msg"].removeprefix("Input ")
     if first["type"] == "json_invalid":
-        raise DocumentError(f"{path} is not readable JSON: {shown(said)}") from None
+        raise DocumentError(f"{path} is not readable JSON: {shown(message)}") from None
     field = ".".join(str(part) for part in first["loc"])
     if not field:
         raise DocumentError(f"{path} holds {shown(first['input'])}: an object is needed") from None
@@ -75,5 +75,5 @@ def _checked(path: Path, text: bytes) -> dict[str, Any]:
     reason = {
         "missing": "is missing",
         "extra_forbidden": "is unknown",
-    }.get(first["type"], f"is {shown(first['input'])}: {said}")
+    }.get(first["type"], f"is {shown(first['input'])}: {message}")
     raise DocumentError(f"{path}: {field} {reason}") from None

@@ -445,6 +445,6 @@ def _check_version(path: Path) -> None:
     if found is not True and found == VERSION:
         return
     newer = isinstance(found, int) and found > VERSION
-    said = "from before records had versions" if found is None else f"of version {shown(found)}"
+    origin = "from before records had versions" if found is None else f"of version {shown(found)}"
     what = "use the newer version of this software" if newer else "make the run again"
-    raise RunError(f"{path} holds a record {said}: version {VERSION} is read here: {what}")
+    raise RunError(f"{path} holds a record {origin}: version {VERSION} is read here: {what}")

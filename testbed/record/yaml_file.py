@@ -104,8 +104,8 @@ def read_yaml(path: Path, absent: str, empty: str) -> YamlFile:
     except Exception as error:  # PyYAML has many kinds, also for a value that is none of its tag
         mark = getattr(error, "problem_mark", None)
         where = f" line {mark.line + 1}" if mark else ""
-        said = getattr(error, "problem", None) or getattr(error, "reason", None)
-        raise YamlError(f"{path}{where}: not valid YAML: {said or 'it cannot be read'}") from None
+        why = getattr(error, "problem", None) or getattr(error, "reason", None)
+        raise YamlError(f"{path}{where}: not valid YAML: {why or 'it cannot be read'}") from None
     if node is None or not isinstance(content, dict):
         raise YamlError(f"{path}: {empty}")
     for part in _nodes(node):

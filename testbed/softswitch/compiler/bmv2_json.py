@@ -130,8 +130,8 @@ def _check_version(raw: Any, path: str) -> None:
     if not isinstance(version, list) or len(version) != 2:
         return
     if version[0] != VERSION[0] or not isinstance(version[1], int) or version[1] > VERSION[1]:
-        said = ".".join(shortened(x) for x in version)
-        raise InvalidProgram(f"{path} is BMv2 JSON of version {said}: 2.0 to 2.24 are read")
+        text = ".".join(shortened(x) for x in version)
+        raise InvalidProgram(f"{path} is BMv2 JSON of version {text}: 2.0 to 2.24 are read")
 
 
 def _with_action_ids(root: schema.Root) -> schema.Root:
@@ -189,8 +189,8 @@ def _why(error: Any) -> str:
         shown = "an array" if isinstance(value, list) else "an object"
     else:
         shown = shortened(value)
-    said: str = WANTED.get(error["type"]) or error["msg"].removeprefix("Input ")
-    return f"it {said[0].lower()}{said[1:]}, not {shown}"
+    message: str = WANTED.get(error["type"]) or error["msg"].removeprefix("Input ")
+    return f"it {message[0].lower()}{message[1:]}, not {shown}"
 
 
 def shortened(value: object) -> str:

@@ -61,8 +61,8 @@ def log_msg(e: Expressions, call: Call[tuple[Message, Numbers]]) -> list[str]:
     try:
         around = pieces(message.value, len(values))
     except WrongFormat as wrong:
-        said = f"{wrong}: {source_of(call, '{}({})') or '[no source available]'}."
-        code, size = _bytes(said)
+        text = f"{wrong}: {source_of(call, '{}({})') or '[no source available]'}."
+        code, size = _bytes(text)
         return [f"if (sw->log) sw->log(sw->log_ctx, 1, {code}, {size});"]
     out, most = [], 0
     for i, piece in enumerate(around):
