@@ -205,11 +205,13 @@ def measured_lines(summary: Mapping[str, Any]) -> list[str]:
 def missed_lines(summary: Mapping[str, Any]) -> list[str]:
     """Return a line for each measurement whose targets the run's settings cannot reach."""
     use: Mapping[str, Any] = summary.get("measured", {})
-    return [f"{name}: {line}" for name, of in use.items() for line in of.get("remarks", ())]
+    return [
+        f"{name}: {line}" for name, measured in use.items() for line in measured.get("remarks", ())
+    ]
 
 
-def _parts(name: str, of: Measured, epochs: int) -> Iterator[str]:
-    budgets = of["budgets"]
+def _parts(name: str, measured: Measured, epochs: int) -> Iterator[str]:
+    budgets = measured["budgets"]
     for each in BUDGETS:
         if each.measurement == name and each.name in budgets:
             asked, got = budgets[each.name]["asked"], budgets[each.name]["got"]
@@ -218,20 +220,25 @@ def _parts(name: str, of: Measured, epochs: int) -> Iterator[str]:
                 yield f"{each.option.upper()} reached in {share:.0%} of segments and epochs"
             else:
                 yield f"{got:,} of {asked:,} {each.counted or each.what}"
-    if "digests" in of:
-        changes = of.get("installed", 0) + of.get("removed", 0)
-        counters = of.get("counters_read", 0)
-        size = f", {of['control_bytes'] / epochs:,.0f} bytes" if "control_bytes" in of else ""
-        yield (
-            f"an epoch {of['digests'] / epochs:,.0f} digests, {changes / epochs:,.0f} changes of "
-            f"rules and {counters / epochs:,.0f} readings of their counters{size}"
+    if "digests" in measured:
+        changes = measured.get("installed", 0) + measured.get("removed", 0)
+        counters = measured.get("counters_read", 0)
+        size = (
+            f", {measured['control_bytes'] / epochs:,.0f} bytes"
+            if "control_bytes" in measured
+            else ""
         )
-    if "unchanged" in of and epochs > 1:
-        later = of.get("installed_later", 0) / (epochs - 1)
+        yield (
+            f"an epoch {measured['digests'] / epochs:,.0f} digests, "
+            f"{changes / epochs:,.0f} changes of rules and {counters / epochs:,.0f} readings of "
+            f"their counters{size}"
+        )
+    if "unchanged" in measured and epochs > 1:
+        later = measured.get("installed_later", 0) / (epochs - 1)
         yield (
             f"after the first epoch {later:,.0f} new rules an epoch, "
-            f"in {_share(of['unchanged']):.0%} of segments and epochs none"
+            f"in {_share(measured['unchanged']):.0%} of segments and epochs none"
         )
     for key, what in (("links_unobserved", "links"), ("segments_unobserved", "segments")):
-        if key in of:
-            yield f"{what} never observed: {of[key]:,}"
+        if key in measured:
+            yield f"{what} never observed: {measured[key]:,}"

@@ -114,12 +114,12 @@ def _score(
 ) -> Score:
     judged = tells.observed.copy()
     judged[flagged] = True
-    seen = truth[judged[truth]]
-    hit = len(np.intersect1d(flagged, seen, assume_unique=True))
-    wrong = np.setdiff1d(flagged, seen, assume_unique=True)
-    missed = np.setdiff1d(seen, flagged, assume_unique=True)
+    scored = truth[judged[truth]]
+    hit = len(np.intersect1d(flagged, scored, assume_unique=True))
+    wrong = np.setdiff1d(flagged, scored, assume_unique=True)
+    missed = np.setdiff1d(scored, flagged, assume_unique=True)
     known, nothing = bool(judged.any()), not len(truth)
-    blamed, faulty = np.unique(tells.classes[flagged]), np.unique(tells.classes[seen])
+    blamed, faulty = np.unique(tells.classes[flagged]), np.unique(tells.classes[scored])
     found = len(np.intersect1d(blamed, faulty, assume_unique=True))
 
     def f1(hits: int, counted: int) -> float:
@@ -129,8 +129,8 @@ def _score(
 
     return Score(
         precision=hit / len(flagged) if len(flagged) else math.nan,
-        recall=hit / len(seen) if len(seen) else 1.0 if known and nothing else math.nan,
-        f1=f1(hit, len(flagged) + len(seen)),
+        recall=hit / len(scored) if len(scored) else 1.0 if known and nothing else math.nan,
+        f1=f1(hit, len(flagged) + len(scored)),
         accuracy=1 - (len(wrong) + len(missed)) / judged.sum() if known else math.nan,
         true_positives=hit,
         false_positives=len(wrong),

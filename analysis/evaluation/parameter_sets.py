@@ -96,15 +96,15 @@ def read_set(
         return Parameters(fault_rate=fault_rate, files=files)
     path = PAPER if name == "paper" else Path(name)
     content = _read(path)
-    of: dict[str, Mapping[str, Any]] = {}
+    values: dict[str, Mapping[str, Any]] = {}
     for method, entry in content.methods.items():
-        of[ALIASES.get(method, method)] = entry.parameters
+        values[ALIASES.get(method, method)] = entry.parameters
     source = "paper" if name == "paper" else path.name
     try:
-        check_parameters(Parameters(source, of, files=files))
+        check_parameters(Parameters(source, values, files=files))
     except ValueError as error:
         raise UserError(f"{path}: {error}") from None
-    return Parameters(source, of, fault_rate, files)
+    return Parameters(source, values, fault_rate, files)
 
 
 def choose_methods(

@@ -95,8 +95,10 @@ class Diagnosis:
         tells = self.tells.undirected if both else self.tells
         blamed = np.unique(self.flagged >> 1) if both else self.flagged
         blamed = blamed[tells.size[blamed] > 1]
-        of = tells.classes[blamed]
-        return [(blamed[of == each] << both).tolist() for each in np.unique(of).tolist()]
+        class_of = tells.classes[blamed]
+        return [
+            (blamed[class_of == each] << both).tolist() for each in np.unique(class_of).tolist()
+        ]
 
     @property
     def state(self) -> list[str]:

@@ -34,11 +34,13 @@ def declared(constructor: Callable[..., Any]) -> dict[str, tuple[Any, Any]]:
     If the annotations cannot be evaluated, because they name types that are imported for the type
     checker alone, a parameter has the type of its default.
     """
-    of = constructor
-    while isinstance(of, functools.partial):
-        of = of.func
+    function = constructor
+    while isinstance(function, functools.partial):
+        function = function.func
     try:
-        hints = get_type_hints(of.__init__ if isinstance(of, type) else of, include_extras=True)
+        hints = get_type_hints(
+            function.__init__ if isinstance(function, type) else function, include_extras=True
+        )
     except (NameError, TypeError):
         hints = {}
     found = {}
@@ -80,7 +82,7 @@ def checked(init: Callable[..., None]) -> Callable[..., None]:
     def constraints() -> Mapping[str, Any]:
         """Return the annotations to check, by parameter; they are read once, at the first call."""
         hints = get_type_hints(init, include_extras=True)
-        return {name: of for name, of in hints.items() if _constrained(of)}
+        return {name: hint for name, hint in hints.items() if _constrained(hint)}
 
     @functools.wraps(init)
     def check(self: Any, *arguments: Any, **given: Any) -> None:

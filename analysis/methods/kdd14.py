@@ -74,9 +74,9 @@ class Kdd14(Method):
         chance = np.where(caused > 0, bdtrc(caused - 1.0, across, usual), 1.0)
         blamed = incidence.link_ids[(caused > 0) & (chance <= self.significance)]
 
-        seen = across > 0
+        crossed = across > 0
         failure = np.full(n_links + fabric.n_switches, np.nan)
-        failure[incidence.link_ids[seen]] = caused[seen] / across[seen]
+        failure[incidence.link_ids[crossed]] = caused[crossed] / across[crossed]
         devices = blamed[blamed >= n_links] - n_links
         ends = np.stack((fabric.link_src, fabric.link_dst))[:, :: 1 << shift]
         of_device = np.where(np.isin(ends, devices), failure[n_links + ends], 0.0).max(axis=0)

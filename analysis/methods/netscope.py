@@ -76,8 +76,8 @@ class NetScope(Method):
         # ln 0 is infinite: a path that lost all packets is taken to have passed half a packet.
         y = np.maximum(sent - lost, 0.5) / np.maximum(sent, 1)
         estimate = log_least_squares(incidence, y, times, omega=self.omega, used=used)
-        seen = incidence.links_on(used)
+        crossed = incidence.links_on(used)
         success = np.full(fabric.n_links >> undirected, np.nan)
-        success[incidence.link_ids[seen]] = estimate[seen]
+        success[incidence.link_ids[crossed]] = estimate[crossed]
         blamed = np.flatnonzero(success <= self.link_threshold)
         return self.diagnosis(fabric, blamed, success=success, undirected=undirected)

@@ -61,17 +61,18 @@ class Parameters:
     Attributes:
         source: ``default``, ``paper``, or the name of a file, see
             `analysis.evaluation.parameter_sets`.
-        of: Values by parameter, for each method. A variant without an entry has those of its
+        by_method: Values by parameter, for each method. A variant without an entry has those of its
             method; a method without an entry has its defaults.
         fault_rate: The loss rate, above 0 and below 1, from which on the user calls a link faulty.
             Methods with a parameter ``fault_rate`` get this value, those with ``link_threshold``
-            get 1 - fault_rate. None stands for `FAULT_RATE`, which values in ``of`` override.
+            get 1 - fault_rate. None stands for `FAULT_RATE`, which values in ``by_method``
+            override.
         files: Method files that the user named, by their names in tables: ``worst.py``. Their code
             is run, so only the command line or a program may fill this, never a record.
     """
 
     source: str = "default"
-    of: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    by_method: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     fault_rate: float | None = None
     files: Mapping[str, Path] = field(default_factory=dict)
 
@@ -81,7 +82,7 @@ class Parameters:
 
     def given(self, name: str) -> Mapping[str, Any]:
         """Return the set's values for a method, or for the method of a variant: by parameter."""
-        return self.of.get(name) or self.of.get(split(name)[0], {})
+        return self.by_method.get(name) or self.by_method.get(split(name)[0], {})
 
     def origin(self, named: NamedMethod, constructor: Callable[..., Localizer]) -> str:
         """Return where a method's parameters come from, as text: ``paper, fault rate 0.01``."""
@@ -134,7 +135,7 @@ def values(
 def _of_fault(constructor: Callable[..., Localizer], rate: float) -> dict[str, float]:
     """Return the values of a constructor's parameters that define a fault, for a fault rate."""
     known = declared(constructor)
-    return {name: of(rate) for name, of in _OF_FAULT_RATE.items() if name in known}
+    return {name: value_at(rate) for name, value_at in _OF_FAULT_RATE.items() if name in known}
 
 
 def own_values(named: NamedMethod, constructor: Callable[..., Localizer]) -> dict[str, Any]:

@@ -220,7 +220,7 @@ def check_parameters(parameters: Parameters) -> None:
     Raises:
         ValueError: A method is unknown, or a parameter or a value is wrong (one line).
     """
-    for name in parameters.of:
+    for name in parameters.by_method:
         build(name, parameters)
 
 

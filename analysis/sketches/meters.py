@@ -67,12 +67,12 @@ def minus(upstream: FlowMeter, downstream: FlowMeter) -> tuple[LongArray, LongAr
     all its packets.
     """
     sent, known = upstream.read()
-    arrived, seen = downstream.read()
+    arrived, known_below = downstream.read()
     rows = np.arange(upstream.places.shape[1])
     here = upstream.owner[rows, upstream.places] == np.arange(len(sent))[:, None]
     clean = here & ~upstream.dirty[rows, upstream.places]
     gone = (clean & (downstream.owner[rows, downstream.places] < 0)).any(axis=1)
-    both = known & (seen | gone)
+    both = known & (known_below | gone)
     return np.where(both, sent, 0), np.where(both, sent - arrived, 0), both
 
 

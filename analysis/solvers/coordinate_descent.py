@@ -218,7 +218,7 @@ def _step(part, parts, order, incidence, fit):
     for n in range(len(order) * part // parts, len(order) * (part + 1) // parts):
         i = order[n]
         squares = towards = 0.0
-        seen = False
+        measured = False
         for e in range(incidence.link_ptr[i], incidence.link_ptr[i + 1]):
             j = incidence.paths[e]
             others = 1.0
@@ -226,10 +226,10 @@ def _step(part, parts, order, incidence, fit):
                 if incidence.links[o] != i:
                     others *= fit.x[incidence.links[o]]
             if fit.times[j] > 0.0:
-                seen = True
+                measured = True
                 squares += fit.times[j] * (others * others)
                 towards += fit.times[j] * (fit.y[j] * others)
-        if not seen:
+        if not measured:
             continue
         r, s = 2.0 * (squares + fit.square), 2.0 * towards - fit.linear
         if r == 0.0:
@@ -281,19 +281,19 @@ def stochastic_descent(
 def _round(incidence, y, x, order, rate, penalty):
     """Run one round over the paths in the given ``order``; ``penalty`` is lambda / P."""
     growth = np.log1p(2.0 * rate * penalty)
-    seen = np.zeros(len(x), np.int64)
+    updated = np.zeros(len(x), np.int64)
     for step in range(len(order) + 1):
         if step == len(order):  # the rest of the regulariser's steps
             for i in range(len(x)):
-                x[i] = _regularised(x[i], growth * (step - seen[i]))
+                x[i] = _regularised(x[i], growth * (step - updated[i]))
             return
         j = order[step]
         begin, end = incidence.path_ptr[j], incidence.path_ptr[j + 1]
         product = 1.0
         for e in range(begin, end):
             i = incidence.links[e]
-            x[i] = _regularised(x[i], growth * (step - seen[i]))
-            seen[i] = step
+            x[i] = _regularised(x[i], growth * (step - updated[i]))
+            updated[i] = step
             product *= x[i]
         error = 2.0 * rate * (y[j] - product)
         before = 1.0

@@ -79,9 +79,11 @@ class Identifiability:
                 marks += found
         crossed = marks.any(axis=0)
         classes = np.arange(n_links, dtype=np.int32)
-        seen = np.flatnonzero(crossed)
-        _, first, number = np.unique(marks[:, seen], axis=1, return_index=True, return_inverse=True)
-        classes[seen] = seen[first][number.reshape(-1)]
+        links = np.flatnonzero(crossed)
+        _, first, number = np.unique(
+            marks[:, links], axis=1, return_index=True, return_inverse=True
+        )
+        classes[links] = links[first][number.reshape(-1)]
         return cls(crossed | watched, classes)
 
     @classmethod

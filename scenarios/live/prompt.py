@@ -184,9 +184,9 @@ class Prompt(CLI):
         _nothing(line, "meters")
         measured = self._busy(self._live.meters)
         names = self._live.topology.switch_names
-        seen, lossy = np.flatnonzero(measured.sent), np.flatnonzero(measured.lost)
+        counted, lossy = np.flatnonzero(measured.sent), np.flatnonzero(measured.lost)
         print(
-            f"{measured.sent.sum():,} packets counted on {len(seen)} of {len(measured.sent)} "
+            f"{measured.sent.sum():,} packets counted on {len(counted)} of {len(measured.sent)} "
             f"segments; {measured.lost.sum():,} lost on {len(lossy)}"
         )
         share = measured.lost / np.maximum(measured.sent, 1)

@@ -70,11 +70,11 @@ class TrainingList(BaseModel):
 
 @dataclass(frozen=True)
 class TrainingRuns:
-    """Training runs: their settings in ``known``, and in ``seen`` a list for each run with a case
+    """Training runs: their settings in ``known``, and in ``cases`` a list for each run with a case
     for each kind of telemetry."""
 
     known: Mapping[str, Any]
-    seen: Sequence[Sequence[Case]]
+    cases: Sequence[Sequence[Case]]
 
 
 def calibrate(
@@ -164,7 +164,7 @@ def _readable(name: str, held: Mapping[str, Any], runs: Sequence[TrainingRuns]) 
     only, each run once."""
     part = getattr(constructor_of(name)(**held), "reads", None)
     found: list[Case] = []
-    for views in (views for group in runs for views in group.seen):
+    for views in (views for group in runs for views in group.cases):
         if part in _PARTS:
             found += [case for case in views if getattr(case.telemetry, part) is not None][:1]
         else:
@@ -195,11 +195,11 @@ def read_training(path: Path, progress: Progress) -> list[TrainingRuns]:
     for number, entry in enumerate(content.runs):
         progress("training runs", number / len(content.runs))
         try:
-            seen = [_simulated(entry, seed, content.common) for seed in entry.seeds]
+            cases = [_simulated(entry, seed, content.common) for seed in entry.seeds]
         except ValueError as error:
             raise UserError(f"{path}: runs[{number}]: {error}") from None
         known = dict(content.common) | entry.model_dump(exclude_none=True)
-        runs.append(TrainingRuns(known, seen))
+        runs.append(TrainingRuns(known, cases))
     return runs
 
 

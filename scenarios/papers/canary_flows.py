@@ -128,10 +128,10 @@ def watch(trace: Trace, eta: int, alpha: int, seed: int) -> Counts:
         table = RunDirectory(writer.partial, finished=False).table("selection")
         writer.abandon()
     here = table["segment"] == UP
-    seen = np.zeros((3, EPOCHS), np.int64)
+    counts = np.zeros((3, EPOCHS), np.int64)
     for row, name in enumerate(("packets", "flows", "installed")):
-        seen[row, table["epoch"][here]] = table[name][here]
-    return Counts(*seen)
+        counts[row, table["epoch"][here]] = table[name][here]
+    return Counts(*counts)
 
 
 ETAS, VARIED_ETAS = (0, 8, 16, 32), (0, 32)
@@ -194,22 +194,22 @@ def _rows(trace: Trace, kind: str, draw: int, etas: tuple[int, ...]) -> list[Row
     """Return percentiles of the counts of a trace's epochs, and shares of epochs, for each eta."""
     rows, rules = [], {}
     for eta in etas:
-        seen = watch(trace, eta, ALPHA, draw)
+        counts = watch(trace, eta, ALPHA, draw)
         name = f"η={eta}, {kind}"
         for quantity, values in (
-            (PACKETS, seen.packets),
-            (ACTIVE, seen.active),
-            (INSTALLED, seen.installed),
+            (PACKETS, counts.packets),
+            (ACTIVE, counts.active),
+            (INSTALLED, counts.installed),
         ):
             at = np.percentile(values, PERCENTILES)
             points = zip(PERCENTILES, at.tolist(), strict=True)
             rows += [Row(quantity, name, str(p), draw, value) for p, value in points]
-        rules[eta] = int(seen.installed.sum())
-        rows.append(Row(FEW, name, "all", draw, 100 * float((seen.packets < ALPHA).mean())))
-        rows.append(Row(MEAN, name, "all", draw, float(seen.active.mean())))
-        rows.append(Row(QUIET, name, "all", draw, 100 * float((seen.installed == 0).mean())))
+        rules[eta] = int(counts.installed.sum())
+        rows.append(Row(FEW, name, "all", draw, 100 * float((counts.packets < ALPHA).mean())))
+        rows.append(Row(MEAN, name, "all", draw, float(counts.active.mean())))
+        rows.append(Row(QUIET, name, "all", draw, 100 * float((counts.installed == 0).mean())))
         if kind == GENERATED and draw < VARIED_DRAWS and eta in VARIED_ETAS:
-            mean = float(seen.active.mean())
+            mean = float(counts.active.mean())
             rows += [Row(panel, f"η={eta}", x, draw, mean) for panel, x in UNVARIED.items()]
     rows.append(Row(FEWER, kind, "all", draw, rules[etas[-1]] / max(rules[etas[0]], 1)))
     return rows
@@ -218,8 +218,10 @@ def _rows(trace: Trace, kind: str, draw: int, etas: tuple[int, ...]) -> list[Row
 def one_variation(draw: int, varied: Varied) -> list[Row]:
     """Return the mean number of active flows for a draw of a trace that differs in one property."""
     panel, x, trace = varied
-    seen = {eta: watch(trace(draw), eta, ALPHA, draw) for eta in VARIED_ETAS}
-    return [Row(panel, f"η={eta}", x, draw, float(of.active.mean())) for eta, of in seen.items()]
+    counts = {eta: watch(trace(draw), eta, ALPHA, draw) for eta in VARIED_ETAS}
+    return [
+        Row(panel, f"η={eta}", x, draw, float(count.active.mean())) for eta, count in counts.items()
+    ]
 
 
 SIZES = ((64, 56), (128, 96), (192, 136), (256, 176))

@@ -129,13 +129,13 @@ def stages(
     return rows
 
 
-def _figure(of: Score, quantity: str) -> float:
+def _figure(score: Score, quantity: str) -> float:
     """Return the accuracy, precision, recall or F1 of a score, by its name."""
     return {
-        "accuracy": of.accuracy,
-        "precision": of.precision,
-        "recall": of.recall,
-        "F1": of.f1,
+        "accuracy": score.accuracy,
+        "precision": score.precision,
+        "recall": score.recall,
+        "F1": score.f1,
     }[quantity]
 
 
@@ -189,12 +189,12 @@ def emulated(world: World, k: int, seed: int) -> Telemetry:
         place = Path(folder) / "run"
         run_experiment("both_ways", scenario, settings, place, [])
         record = RunDirectory(place)
-        seen, counts = read_telemetry(record, "A1"), record.table("probe_counts")
+        telemetry, counts = read_telemetry(record, "A1"), record.table("probe_counts")
         paths = record.table("probe_paths")["path"]
     bouncing = counts["src_host"] == counts["dst_host"]
     rows = np.flatnonzero(bouncing & (counts["src_host"] % (k // 2) == 0))
     path, sent, lost = (counts[name][rows] for name in ("path", "sent", "lost"))
-    return replace(seen, probes=Probes(paths.take(path), sent, lost))
+    return replace(telemetry, probes=Probes(paths.take(path), sent, lost))
 
 
 def on_packets(draw: int, k: int) -> list[Row]:

@@ -199,15 +199,15 @@ def decode(sketch: str, epoch: Epoch, width: int, seed: int) -> tuple[bool, floa
 def _flow_radar(epoch: Epoch, packets: LongArray, width: int, seed: int) -> tuple[bool, float]:
     """Decode one end's table; return whether each flow is decoded with its packets, and the
     processor seconds."""
-    table, seen = FlowRadar(width, seed=seed), packets > 0
-    table.add(epoch.hi[seen], epoch.lo[seen], packets[seen])
+    table, sent = FlowRadar(width, seed=seed), packets > 0
+    table.add(epoch.hi[sent], epoch.lo[sent], packets[sent])
     begin = time.process_time()
     hi, lo, count, complete = table.decode()
     seconds = time.process_time() - begin
-    if not complete or len(hi) != seen.sum():
+    if not complete or len(hi) != sent.sum():
         return False, seconds
-    got, true = np.lexsort((lo, hi)), np.lexsort((epoch.lo[seen], epoch.hi[seen]))
-    return bool((count[got] == packets[seen][true]).all()), seconds
+    got, true = np.lexsort((lo, hi)), np.lexsort((epoch.lo[sent], epoch.hi[sent]))
+    return bool((count[got] == packets[sent][true]).all()), seconds
 
 
 def read_meters(epoch: Epoch, sized: Sized, seed: int) -> tuple[bool, float]:

@@ -77,8 +77,8 @@ def localized(draw: int, k: int) -> list[Row]:
             rows_of = paths.padded()
             through = np.where(rows_of >= 0, 1 - loss[rows_of], 1.0).prod(axis=1)
             lost = rng.binomial(sent, 1 - through)
-            seen = Telemetry(matrix.fabric, "tor+core", detector=Probes(paths, sent, lost))
-            blamed = decide(Detector(hit_ratio=0.6, noise=1e-5), seen).flagged
+            telemetry = Telemetry(matrix.fabric, "tor+core", detector=Probes(paths, sent, lost))
+            blamed = decide(Detector(hit_ratio=0.6, noise=1e-5), telemetry).flagged
             right = int(np.isin(blamed, failed).sum())
             name, x = f"K={k}, {100 * rate:g} % loss", label(100 * share)
             rows.append(Row(FOUND, name, x, draw, 100 * right / len(failed)))

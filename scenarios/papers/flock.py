@@ -343,8 +343,8 @@ def tested(draws: range, name: str, small: bool) -> list[Row]:
     both = {how: calibrated(name, how == SAME, small) for how in (DIFFERENT, SAME)}
     ways = {
         (method, f"{kinds}), {how}"): way
-        for how, of in both.items()
-        for (method, kinds), way in of.items()
+        for how, verdicts in both.items()
+        for (method, kinds), way in verdicts.items()
     }
     for draw in draws:
         traces = (ENVIRONMENTS[name][1](small, seed) for seed in range(n * draw, n * (draw + 1)))

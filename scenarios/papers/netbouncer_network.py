@@ -119,9 +119,9 @@ def scores(
         if not group:
             continue
         probes = probe(paths, truth.success, draw)
-        seen = Telemetry(network.fabric, "none", probes=probes, detector=probes)
+        telemetry = Telemetry(network.fabric, "none", probes=probes, detector=probes)
         for name, method in group.items():
-            found = tally(decide(method, seen), truth, network)
+            found = tally(decide(method, telemetry), truth, network)
             for quantity, value in zip(QUANTITIES, found, strict=True):
                 if np.isfinite(value):
                     rows.append(Row(quantity, name, label(100 * share), draw, value))

@@ -48,23 +48,23 @@ class Reproduction:
     commit: str = ""
 
 
-def _names_of(of: Reproduction) -> list[str]:
+def _names_of(reproduction: Reproduction) -> list[str]:
     """Return the names of our series that are drawn, in the order of the rows."""
-    drawn = {panel.quantity for panel in of.experiment.panels}
-    return list(dict.fromkeys(plain(at[1]) for at in of.ours if at[0] in drawn))
+    drawn = {panel.quantity for panel in reproduction.experiment.panels}
+    return list(dict.fromkeys(plain(at[1]) for at in reproduction.ours if at[0] in drawn))
 
 
-def _panel_data(of: Reproduction, panel: Panel, names: Sequence[str]) -> dict[str, Any]:
+def _panel_data(reproduction: Reproduction, panel: Panel, names: Sequence[str]) -> dict[str, Any]:
     """Return the data of a panel for the script of the page."""
     points = []
-    for (quantity, series, x), figures in of.ours.items():
+    for (quantity, series, x), figures in reproduction.ours.items():
         if quantity == panel.quantity:
             mean, low, high = _numbers(figures)
             own = {"series": names.index(plain(series)), "x": x, "draws": len(figures.values)}
             points.append(own | {"mean": mean, "low": low, "high": high})
     printed = []
-    for value in _values(of.lines):
-        at = of.experiment.ours(value.quantity, value.series)
+    for value in _values(reproduction.lines):
+        at = reproduction.experiment.ours(value.quantity, value.series)
         series = [name for quantity, name in at if quantity == panel.quantity]
         if series:
             known = plain(series[0]) in names
@@ -94,29 +94,32 @@ def _values(lines: Sequence[Line]) -> list[Printed]:
     return list(dict.fromkeys(line.paper for line in lines))
 
 
-def experiment_page(of: Reproduction, folder: Path) -> str:
+def experiment_page(reproduction: Reproduction, folder: Path) -> str:
     """Return the page ``index.html`` of an experiment whose files are in ``folder``."""
-    experiment = of.experiment
-    names = _names_of(of)
-    setup = {name: value for name, value in of.setting.items() if name != "setting"}
-    setup |= {"draws": of.draws, "seconds of a processor": round(of.seconds)}
+    experiment = reproduction.experiment
+    names = _names_of(reproduction)
+    setup = {name: value for name, value in reproduction.setting.items() if name != "setting"}
+    setup |= {"draws": reproduction.draws, "seconds of a processor": round(reproduction.seconds)}
     return render_page(
         "reproduction.html",
         _CSS,
         (*_SCRIPTS, "reproduction.js"),
-        {"names": names, "panels": [_panel_data(of, panel, names) for panel in experiment.panels]},
+        {
+            "names": names,
+            "panels": [_panel_data(reproduction, panel, names) for panel in experiment.panels],
+        },
         title=plain(f"{experiment.paper}: {experiment.shows}"),
         paper=experiment.paper,
         shows=experiment.shows,
         setting=experiment.setting,
-        summary=summary(of.lines),
+        summary=summary(reproduction.lines),
         picture="figure" in experiment.paper,
         head=HEAD,
-        lines=[_row(line) for line in of.lines],
-        all=[_figures(at, figures) for at, figures in of.ours.items()],
-        quotes=[_quote(value) for value in _values(of.lines)],
+        lines=[_row(line) for line in reproduction.lines],
+        all=[_figures(at, figures) for at, figures in reproduction.ours.items()],
+        quotes=[_quote(value) for value in _values(reproduction.lines)],
         setup=settings_in_words(setup),
-        command=_command(of, folder),
+        command=_command(reproduction, folder),
         files=files(folder),
     )
 
@@ -148,13 +151,13 @@ def _quote(paper: Printed) -> str:
     return f"{quote} {paper.arithmetic}".rstrip()
 
 
-def _command(of: Reproduction, folder: Path) -> str:
+def _command(reproduction: Reproduction, folder: Path) -> str:
     """Return the command that makes the experiment again."""
-    words = [f"FIG={of.experiment.name}"]
-    if of.draws > 1 and of.draws != _USUAL_DRAWS:
-        words.append(f"DRAWS={of.draws}")
-    if "trace" in of.setting:
-        words.append(f"TRACE={of.setting['trace']}")
+    words = [f"FIG={reproduction.experiment.name}"]
+    if reproduction.draws > 1 and reproduction.draws != _USUAL_DRAWS:
+        words.append(f"DRAWS={reproduction.draws}")
+    if "trace" in reproduction.setting:
+        words.append(f"TRACE={reproduction.setting['trace']}")
     return command("make", "reproduce", *words, *_of_out(folder.parent))
 
 
@@ -166,11 +169,13 @@ def _of_out(out: Path) -> list[str]:
 def overview_page(there: Sequence[Reproduction], every: Sequence[str], out: Path) -> str:
     """Return the page ``index.html`` of the experiments that were run in ``out``; ``every`` names
     all experiments."""
-    names = [of.experiment.name for of in there]
+    names = [reproduction.experiment.name for reproduction in there]
     figures = []
-    for of in there:
-        own = _names_of(of)
-        panels = [_panel_data(of, panel, own) for panel in of.experiment.panels[:1]]
+    for reproduction in there:
+        own = _names_of(reproduction)
+        panels = [
+            _panel_data(reproduction, panel, own) for panel in reproduction.experiment.panels[:1]
+        ]
         figures.append({"names": own, "panel": panels[0]} if panels else None)
     return render_page(
         "reproductions.html",
@@ -178,22 +183,22 @@ def overview_page(there: Sequence[Reproduction], every: Sequence[str], out: Path
         (*_SCRIPTS, "reproductions.js"),
         {"figures": figures},
         title="The papers' figures, reproduced",
-        summary=summary([line for of in there for line in of.lines]),
+        summary=summary([line for reproduction in there for line in reproduction.lines]),
         missing=[name for name in every if name not in names],
         signs=[(sign, verdict) for verdict, sign in SIGNS.items()],
-        experiments=[_entry(of) for of in there],
+        experiments=[_entry(reproduction) for reproduction in there],
         command=command("make", "reproduce", "FIG=all", *_of_out(out)),
     )
 
 
-def _entry(of: Reproduction) -> dict[str, Any]:
+def _entry(reproduction: Reproduction) -> dict[str, Any]:
     """Return the entry of an experiment in the page of all experiments."""
-    count = Counter(line.verdict for line in of.lines)
+    count = Counter(line.verdict for line in reproduction.lines)
     return {
-        "name": of.experiment.name,
-        "paper": of.experiment.paper,
-        "shows": of.experiment.shows,
+        "name": reproduction.experiment.name,
+        "paper": reproduction.experiment.paper,
+        "shows": reproduction.experiment.shows,
         "counts": [count[verdict] for verdict in SIGNS],
-        "draws": of.draws,
-        "seconds": round(of.seconds),
+        "draws": reproduction.draws,
+        "seconds": round(reproduction.seconds),
     }

@@ -199,13 +199,15 @@ def _reproduction(experiment: Experiment, rows: Mapping[str, Any], folder: Path)
 
 def _show(experiment: Experiment, rows: Mapping[str, Any], folder: Path) -> list[Line]:
     """Write figure, table and page into ``folder``, and return the verdicts."""
-    of = _reproduction(experiment, rows, folder)
+    reproduction = _reproduction(experiment, rows, folder)
     with atomic_write(folder / "figure.png") as png, atomic_write(folder / "figure.svg") as svg:
-        draw(experiment, of.ours, (png, svg))
+        draw(experiment, reproduction.ours, (png, svg))
     with atomic_write(folder / "table.md") as path:
-        path.write_text(markdown(experiment, of.lines, of.ours), encoding="utf-8")
-    write_page(folder / PAGE, experiment_page(of, folder))
-    return of.lines
+        path.write_text(
+            markdown(experiment, reproduction.lines, reproduction.ours), encoding="utf-8"
+        )
+    write_page(folder / PAGE, experiment_page(reproduction, folder))
+    return reproduction.lines
 
 
 def page_again(folder: Path) -> Path:
@@ -234,6 +236,6 @@ def write_overview(out: Path = OUT) -> None:
     there: list[Reproduction] = []
     for experiment in EXPERIMENTS.values():
         with suppress(ValueError, KeyError, OSError):
-            if of := read_reproduction(experiment, out):
-                there.append(of)
+            if reproduction := read_reproduction(experiment, out):
+                there.append(reproduction)
     write_page(out / PAGE, overview_page(there, list(EXPERIMENTS), out))

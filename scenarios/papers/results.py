@@ -38,22 +38,22 @@ def write_results(path: Path, out: Path = OUT) -> None:
     """
     results = {}
     for name, experiment in EXPERIMENTS.items():
-        of = read_reproduction(experiment, out)
-        if of is not None:
-            results[name] = _results(of)
+        reproduction = read_reproduction(experiment, out)
+        if reproduction is not None:
+            results[name] = _results(reproduction)
     with atomic_write(path) as new:
         new.write_text(json.dumps(results, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
 
 
-def _results(of: Reproduction) -> dict[str, Any]:
+def _results(reproduction: Reproduction) -> dict[str, Any]:
     """Return the results of one experiment as `write_results` describes them."""
-    lines = [cells(line) for line in of.lines]
+    lines = [cells(line) for line in reproduction.lines]
     reasons = list(dict.fromkeys(line[-1] for line in lines if line[-1]))
     return {
-        "draws": of.draws,
-        "seconds": round(of.seconds),
-        "code": f"{of.commit} {of.setting['code_sha256'][:8]}".strip(),
-        "trace": of.setting.get("trace", ""),
+        "draws": reproduction.draws,
+        "seconds": round(reproduction.seconds),
+        "code": f"{reproduction.commit} {reproduction.setting['code_sha256'][:8]}".strip(),
+        "trace": reproduction.setting.get("trace", ""),
         "reasons": reasons,
         "lines": [[*line[:-1], reasons.index(line[-1]) if line[-1] else -1] for line in lines],
     }

@@ -131,10 +131,16 @@ def swept(draw: int, sweep: Sweep, shape: Shape) -> list[Row]:
     return rows
 
 
-def _less(of: Setting) -> Setting:
+def _less(setting: Setting) -> Setting:
     """Return a similar setting that fits a network of 8 ToRs, with loss rates that are visible
     there."""
-    return Setting(min(of.failed, 2), (0.05, 0.1), hot=min(of.hot, 2), skew=of.skew, pods=of.pods)
+    return Setting(
+        min(setting.failed, 2),
+        (0.05, 0.1),
+        hot=min(setting.hot, 2),
+        skew=setting.skew,
+        pods=setting.pods,
+    )
 
 
 CLUSTER = Shape(tors=10, aggs=4, cores=1, hosts=5)
@@ -210,4 +216,6 @@ def figure_13(effort: Effort) -> Mapping[str, Task]:
     """Return the tasks of figure 13 and section 7, for one and for two failed links."""
     n = 4 if effort.small else 50
     both = {"one": one_failure, "two": two_failures}
-    return {f"{of}-{m}": partial(do, m, n) for of, do in both.items() for m in range(effort.draws)}
+    return {
+        f"{panel}-{m}": partial(do, m, n) for panel, do in both.items() for m in range(effort.draws)
+    }

@@ -137,19 +137,19 @@ class EcmpProbabilities:
         )
         onward = np.zeros(len(at), np.int64)
         onward[good] = np.diff(ptr)[which.reshape(-1)]
-        seen = np.where(good, np.diff(traced.ptr), 0)
+        n_traced = np.where(good, np.diff(traced.ptr), 0)
         begin = np.zeros(len(at), np.int64)
         begin[good] = ptr[:-1][which.reshape(-1)]
-        every = pointers(seen + onward)
-        both = _joined(every, seen, traced.ptr, traced.links, begin, links, chance)
+        every = pointers(n_traced + onward)
+        both = _joined(every, n_traced, traced.ptr, traced.links, begin, links, chance)
         return Continuations(every, *both)
 
     def _ends(self, src_tor: IntArray, traced: Paths) -> tuple[LongArray, BoolArray]:
         """Return the switch where each trace broke off, and whether it had begun to descend."""
         at, down = src_tor.astype(np.int64), np.zeros(len(src_tor), np.bool_)
-        seen = np.diff(traced.ptr) > 0
-        last = traced.links[traced.ptr[1:][seen] - 1]
-        at[seen], down[seen] = self.link_dst[last], last % 2 == 1
+        nonempty = np.diff(traced.ptr) > 0
+        last = traced.links[traced.ptr[1:][nonempty] - 1]
+        at[nonempty], down[nonempty] = self.link_dst[last], last % 2 == 1
         return at, down
 
     def _begins_path(self, src_tor: IntArray, dst_tor: IntArray, traced: Paths) -> BoolArray:
@@ -242,12 +242,12 @@ def _continue(states, n_links, up, under, ways_to):
 
 
 @njit
-def _joined(ptr, seen, traced_ptr, traced_links, begin, links, chance):
+def _joined(ptr, n_traced, traced_ptr, traced_links, begin, links, chance):
     """Return the links and chances of each connection: those traced (chance 1), then the others."""
     all_links, all_chance = np.empty(ptr[-1], np.int32), np.ones(ptr[-1])
-    for n in range(len(seen)):
-        at, ahead = ptr[n], ptr[n] + seen[n]
-        all_links[at:ahead] = traced_links[traced_ptr[n] : traced_ptr[n] + seen[n]]
+    for n in range(len(n_traced)):
+        at, ahead = ptr[n], ptr[n] + n_traced[n]
+        all_links[at:ahead] = traced_links[traced_ptr[n] : traced_ptr[n] + n_traced[n]]
         end = begin[n] + ptr[n + 1] - ahead
         all_links[ahead : ptr[n + 1]] = links[begin[n] : end]
         all_chance[ahead : ptr[n + 1]] = chance[begin[n] : end]

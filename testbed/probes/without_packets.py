@@ -84,7 +84,7 @@ class FlowRun:
         config: The settings of the run by name, as in ``config.json``.
         plan: The faults.
         loss: The loss rate of each link in each epoch, float64[1 or E, n_links].
-        seen: The measurements.
+        measured: The measurements.
         flows, probes, matrix: The packets that crossed and were lost on each link, of flows, of
             NetBouncer's probes and of deTector's.
         metered: The counts of Canary's meters.
@@ -96,7 +96,7 @@ class FlowRun:
     config: Mapping[str, Any]
     plan: FaultPlan
     loss: FloatArray
-    seen: Observation
+    measured: Observation
     flows: Carried
     probes: Carried
     matrix: Carried
@@ -110,12 +110,12 @@ class FlowRun:
     @property
     def fabric(self) -> Fabric:
         """Return the fabric whose links lose packets in this run."""
-        return self.seen.fabric
+        return self.measured.fabric
 
     @property
     def segments(self) -> Segments:
         """Return the path segments between switches with meters."""
-        return self.seen.segments
+        return self.measured.segments
 
     def has(self, name: str) -> bool:
         """Return whether the record has the table ``name``."""
@@ -128,12 +128,16 @@ class FlowRun:
     @property
     def network(self) -> Network:
         """Return the content of ``network.json``: counters of the whole network."""
-        seen = self.seen
-        sent = seen.flows.sent.sum() + seen.probed_sent.sum(dtype=np.int64) + seen.matrix_sent.sum()
+        measured = self.measured
+        sent = (
+            measured.flows.sent.sum()
+            + measured.probed_sent.sum(dtype=np.int64)
+            + measured.matrix_sent.sum()
+        )
         lost = int(sum(one.lost.sum() for one in (self.flows, self.probes, self.matrix)))
         return {
-            "fabric": seen.fabric.title,
-            "epochs": len(seen.metered_sent),
+            "fabric": measured.fabric.title,
+            "epochs": len(measured.metered_sent),
             "packet_hops": int(self._crossed("packets").sum()),
             "conservation": {
                 "sent": int(sent),
@@ -214,7 +218,7 @@ def simulate(
     rows = np.arange(len(planned), dtype=np.int32)
     matrix = _send_probes(loss, planned, rows, each, _rng(seed, 7))
     shape = (len(paths), fabric.hosts_per_tor)
-    seen = Observation(
+    measured = Observation(
         fabric=fabric,
         segments=parts,
         metered_sent=metered.sent,
@@ -233,7 +237,17 @@ def simulate(
     upload = _upload(metered, parts, inputs.epochs)
     recorded = process.recorded(inputs.duration_s, inputs.flows)
     return FlowRun(
-        config, inputs.plan, loss, seen, carried, probes, matrix, metered, upload, traces, recorded
+        config,
+        inputs.plan,
+        loss,
+        measured,
+        carried,
+        probes,
+        matrix,
+        metered,
+        upload,
+        traces,
+        recorded,
     )
 
 
@@ -274,7 +288,7 @@ def _links(run: FlowRun) -> Mapping[str, Any]:
 
 def _flows(run: FlowRun) -> Mapping[str, Any]:
     """Return the columns of the table ``flows``, with the path of each flow."""
-    flows = run.seen.flows
+    flows = run.measured.flows
     return {
         "src_tor": flows.src_tor,
         "dst_tor": flows.dst_tor,
@@ -286,7 +300,7 @@ def _flows(run: FlowRun) -> Mapping[str, Any]:
 
 def _probe_paths(run: FlowRun) -> Mapping[str, Any]:
     """Return the columns of the table ``probe_paths``: NetBouncer's paths, then deTector's."""
-    bounces, matrix = run.seen.bounces, run.seen.matrix
+    bounces, matrix = run.measured.bounces, run.measured.matrix
     return {
         "plan": [PLANS[0]] * len(bounces) + [PLANS[1]] * len(matrix),
         "path": PathSets.join([PathSets.known(p) for p in (bounces, matrix)]).paths,
@@ -296,9 +310,9 @@ def _probe_paths(run: FlowRun) -> Mapping[str, Any]:
 def _probe_counts(run: FlowRun) -> Mapping[str, Any]:
     """Return the columns of the probes: NetBouncer's for every host of the path's ToR, deTector's
     with host -1."""
-    seen, n_hosts = run.seen, run.fabric.hosts_per_tor
-    n_bounces, n_matrix = len(seen.bounces), len(seen.matrix)
-    tor = run.fabric.link_src[seen.bounces.links[seen.bounces.ptr[:-1]]]
+    measured, n_hosts = run.measured, run.fabric.hosts_per_tor
+    n_bounces, n_matrix = len(measured.bounces), len(measured.matrix)
+    tor = run.fabric.link_src[measured.bounces.links[measured.bounces.ptr[:-1]]]
     host = (tor[:, None] * n_hosts + np.arange(n_hosts, dtype=np.int32)).reshape(-1)
     host = np.concatenate((host, np.full(n_matrix, -1, np.int32)))
     path = np.arange(n_bounces + n_matrix, dtype=np.int32)
@@ -307,21 +321,25 @@ def _probe_counts(run: FlowRun) -> Mapping[str, Any]:
         "path": np.repeat(path, times),
         "src_host": host,
         "dst_host": host,
-        "sent": np.concatenate((seen.probed_sent.reshape(-1), seen.matrix_sent)),
-        "lost": np.concatenate((seen.probed_lost.reshape(-1), seen.matrix_lost)),
+        "sent": np.concatenate((measured.probed_sent.reshape(-1), measured.matrix_sent)),
+        "lost": np.concatenate((measured.probed_lost.reshape(-1), measured.matrix_lost)),
     }
 
 
 def _connections(run: FlowRun) -> Mapping[str, Any]:
     """Return the columns of the table ``connections``: the flows that 007 traced."""
-    seen = run.seen
-    return {"flow": seen.traced, "path": seen.trace_paths, "complete": seen.trace_complete}
+    measured = run.measured
+    return {
+        "flow": measured.traced,
+        "path": measured.trace_paths,
+        "complete": measured.trace_complete,
+    }
 
 
 _TABLES: Mapping[str, Callable[[FlowRun], Mapping[str, Any]]] = {
     "fabric": lambda run: fabric_columns(run.fabric),
     "links": _links,
-    "segments": lambda run: segment_columns(run.seen.metered_sent, run.seen.metered_lost),
+    "segments": lambda run: segment_columns(run.measured.metered_sent, run.measured.metered_lost),
     "flows": _flows,
     "probe_paths": _probe_paths,
     "probe_counts": _probe_counts,

@@ -91,8 +91,10 @@ def _kind(field: dict[str, Any]) -> str:
         inner = field.get("items", {})
         if "type" not in inner or "prefixItems" in inner:
             return "list"
-        of = _kind(inner)
-        return f"list of {of.replace('list', 'lists', 1) if 'list' in of else of + 's'}"
+        element = _kind(inner)
+        return (
+            f"list of {element.replace('list', 'lists', 1) if 'list' in element else element + 's'}"
+        )
     return "text" if kind == "string" else kind
 
 

@@ -39,8 +39,8 @@ def check_references(
         if isinstance(value, Paths):
             _check_paths(table, column, value, fabric, values.get("complete"))
         elif column.numbers is not None:
-            of, low = count(column.numbers), -1 if column.null.startswith("-1") else 0
-            high, there = (None, "") if of is None else (of - 1, f"there are {of} {column.numbers}")
+            n, low = count(column.numbers), -1 if column.null.startswith("-1") else 0
+            high, there = (None, "") if n is None else (n - 1, f"there are {n} {column.numbers}")
             table.refuse_outside(column.name, value, low, high, there)
     if "sent" in values and "lost" in values:
         table.refuse(values["lost"] > values["sent"], "more packets lost than sent")

@@ -97,8 +97,8 @@ def arrivals_without_packets(demand: Demand, fabric: Fabric) -> FlowProcess:
         TrafficError: ``traffic`` names a capture, a list of flows or nothing, or links cannot carry
             the load (one line).
     """
-    for what, is_it in (("a capture", capture_file), ("a list of flows", flow_file)):
-        if is_it(demand.traffic) is not None:
+    for what, named_file in (("a capture", capture_file), ("a list of flows", flow_file)):
+        if named_file(demand.traffic) is not None:
             raise TrafficError(
                 f"TRAFFIC={demand.traffic} is {what}, and BACKEND=flow sends no packets: use "
                 "BACKEND=virtual"
@@ -191,15 +191,15 @@ def _warn_of_what_is_cut_off(demand: Demand, account: Account) -> None:
     if account.fit or (account.share == 1.0 and BEYOND not in account.refused):
         return
     if account.share == 1.0:
-        of = f"{account.frames:,} frames in {account.seconds:.3g} s"
+        total = f"{account.frames:,} frames in {account.seconds:.3g} s"
     else:
-        of = f"all, for which {100 * account.share:.2g} % of the file were read"
+        total = f"all, for which {100 * account.share:.2g} % of the file were read"
     log.warning(
         "capture %s is longer than the run of %g s: %s of %s are replayed; use TRAFFIC=%s:fit to "
         "fit it into the run, or more EPOCHS or a longer EPOCH_MS",
         plain(account.file),
         demand.duration_s,
         f"{account.replayed:,}",
-        of,
+        total,
         plain(demand.traffic),
     )

@@ -139,7 +139,7 @@ def _meter(
         wanted = delta
         for e in range(len(sent)):
             passing = success[min(e, len(success) - 1), s]
-            packets, seen, kept = 0.0, 0, 0
+            packets, active, kept = 0.0, 0, 0
             for f in range(n + rng.poisson(arrivals[s])):
                 if f < n:
                     size, speed, monitored, time = left[f], rate[f], chosen[f], 1.0
@@ -154,7 +154,7 @@ def _meter(
                     installed[s] += 1
                     counted = max(now - eta / passing - speed * latency, 0.0)
                 if counted > 0 and passing > 0:
-                    seen += 1
+                    active += 1
                 packets += counted
                 watched[s] += monitored
                 if size - now >= 0.5 and kept < room:
@@ -163,7 +163,7 @@ def _meter(
                 elif monitored:
                     removed[s] += 1
             n = kept
-            reached[s] += seen >= beta
+            reached[s] += active >= beta
             sent[e, s] = int(packets + 0.5)
-            flows[s] = max(flows[s], seen)
-            wanted = delta if packets < alpha or seen < beta else 0
+            flows[s] = max(flows[s], active)
+            wanted = delta if packets < alpha or active < beta else 0

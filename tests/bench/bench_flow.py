@@ -44,7 +44,7 @@ def measure(k: int) -> str:
     read = time.perf_counter() - begin
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
     parts = ", ".join(f"{what} {after - at:.1f}" for (what, at), (_, after) in pairwise(steps))
-    seen = run.seen
+    seen = run.measured
     return (
         f"K={k}: {fabric.n_links:,} links, {len(seen.flows):,} flows, {seen.probed_sent.size:,} "
         f"probed paths, {seen.metered_sent.size:,} counts of segments: "

@@ -88,14 +88,14 @@ def possible_paths(fabric: Fabric, traced: Connections) -> PathSets:
     """Return the equal-cost paths of each connection that begin with its trace; all its equal-cost
     paths if none does."""
     pair = traced.src_tor.astype(np.int64) * fabric.n_tors + traced.dst_tor
-    number, of = np.unique(pair, return_inverse=True)
+    number, pair_of_flow = np.unique(pair, return_inverse=True)
     src, dst = (end.astype(np.int32) for end in np.divmod(number, fabric.n_tors))
-    every = fabric.path_sets(src, dst).take(of.reshape(-1))
+    every = fabric.path_sets(src, dst).take(pair_of_flow.reshape(-1))
     owner = every.owner
-    seen = np.minimum(traced.paths.length[owner], every.paths.length)
+    compared = np.minimum(traced.paths.length[owner], every.paths.length)
     same = np.ones(len(every.paths), np.bool_)
-    for nth in range(int(seen.max(initial=0))):
-        far = np.flatnonzero(seen > nth)
+    for nth in range(int(compared.max(initial=0))):
+        far = np.flatnonzero(compared > nth)
         there = every.paths.links[every.paths.ptr[far] + nth]
         same[far] &= there == traced.paths.links[traced.paths.ptr[owner[far]] + nth]
     none = np.bincount(owner[same], minlength=len(every)) == 0

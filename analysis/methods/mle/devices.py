@@ -112,10 +112,10 @@ def failed_devices(
 
 def _members(fabric: Fabric, units: Units) -> list[IntArray]:
     """Return, for each switch, the units all of whose links begin or end at it: int32[] each."""
-    seen = np.flatnonzero(units.of_link >= 0)
-    of = units.of_link[seen]
-    ends = np.concatenate((fabric.link_src[seen], fabric.link_dst[seen])).astype(np.int64)
-    pair, count = np.unique(ends * len(units.size) + np.tile(of, 2), return_counts=True)
+    observed = np.flatnonzero(units.of_link >= 0)
+    unit_of = units.of_link[observed]
+    ends = np.concatenate((fabric.link_src[observed], fabric.link_dst[observed])).astype(np.int64)
+    pair, count = np.unique(ends * len(units.size) + np.tile(unit_of, 2), return_counts=True)
     device, unit = np.divmod(pair, max(len(units.size), 1))
     whole = count == units.size[unit]
     device, unit = device[whole], unit[whole].astype(np.int32)

@@ -92,14 +92,14 @@ class HiddenFlows(NamedTuple):
 
 
 def sum_up(
-    n_sets: int, of: LongArray, arrived: FloatArray, lost: FloatArray, times: FloatArray
+    n_sets: int, set_of: LongArray, arrived: FloatArray, lost: FloatArray, times: FloatArray
 ) -> tuple[LongArray, FloatArray, FloatArray, FloatArray]:
     """Merge similar flows of each set; return their ``flow_ptr``, ``arrived``, ``lost``, ``times``.
 
     Flows of one set are similar if they lost equally many packets (above 4: up to 1.4 times as
     many) and the packets that arrived differ by less than a factor of two; their means are stored.
     """
-    return _sum_up(n_sets, of, arrived, lost, times)
+    return _sum_up(n_sets, set_of, arrived, lost, times)
 
 
 @kernel
@@ -116,18 +116,18 @@ def _kind(arrived, lost):
 
 
 @njit
-def _sum_up(n_sets, of, arrived, lost, times):
+def _sum_up(n_sets, set_of, arrived, lost, times):
     ptr = np.zeros(n_sets + 1, np.int64)
-    for g in of:
+    for g in set_of:
         ptr[g + 1] += 1
     ptr = np.cumsum(ptr)
-    free, order = ptr[:-1].copy(), np.empty(len(of), np.int64)
-    for f in range(len(of)):
-        order[free[of[f]]] = f
-        free[of[f]] += 1
+    free, order = ptr[:-1].copy(), np.empty(len(set_of), np.int64)
+    for f in range(len(set_of)):
+        order[free[set_of[f]]] = f
+        free[set_of[f]] += 1
     sums = np.zeros((64 * 64, 3))
-    kinds = np.empty(len(of), np.int64)
-    out, flow_ptr = np.empty((3, len(of))), np.zeros(n_sets + 1, np.int64)
+    kinds = np.empty(len(set_of), np.int64)
+    out, flow_ptr = np.empty((3, len(set_of))), np.zeros(n_sets + 1, np.int64)
     at = 0
     for g in range(n_sets):
         n = 0
@@ -159,7 +159,7 @@ class PairFlows:
     Attributes:
         ecmp: The climbs of the fabric.
         src, dst: The two ToRs of each pair, int32[N], never the same.
-        of: The pair of each flow, int64[F].
+        pair: The pair of each flow, int64[F].
         arrived, lost: Packets of each flow, float64[F].
         weight: The weight of every flow in the likelihood.
     """
@@ -167,7 +167,7 @@ class PairFlows:
     ecmp: Ecmp
     src: IntArray
     dst: IntArray
-    of: LongArray
+    pair: LongArray
     arrived: FloatArray
     lost: FloatArray
     weight: float
@@ -182,13 +182,13 @@ class PairFlows:
 
     def used(self) -> PairPaths:
         """Return the equal-cost paths of the pairs that have flows."""
-        pair = np.unique(self.of)
+        pair = np.unique(self.pair)
         return PairPaths(self.ecmp, self.src[pair], self.dst[pair])
 
     def mark(self, same: WordArray) -> None:
         """Add to ``same``, uint64[n_links], the marks that tell links apart, see
         `analysis.methods.mle.problem.marks`."""
-        used = np.bincount(self.of, minlength=len(self.src)) > 0
+        used = np.bincount(self.pair, minlength=len(self.src)) > 0
         for way, lists in enumerate(self._lists()[:2]):
             on = np.zeros(self.ecmp.fabric.n_tors * (self.ecmp.top + 1), np.bool_)
             on[lists[used]] = True
@@ -198,7 +198,7 @@ class PairFlows:
         """Return the packets that arrived over each link if all climbs were taken equally:
         float64[n_links]."""
         up, down, _ = self._lists()
-        packets = self.weight * np.bincount(self.of, self.arrived, len(self.src))
+        packets = self.weight * np.bincount(self.pair, self.arrived, len(self.src))
         arrived = np.zeros(self.ecmp.fabric.n_links)
         climbs, n_climbs = self.ecmp.climbs, np.diff(self.ecmp.ptr).reshape(-1)
         for way, lists in ((0, up), (1, down)):
@@ -220,7 +220,7 @@ class PairFlows:
         ]
         count, entries, covered = np.zeros((3, len(up)), np.int64)
         _count(up, down, e.count, *sides, count, entries, covered)
-        pair = np.flatnonzero((count > 0) & (np.bincount(self.of, minlength=len(up)) > 0))
+        pair = np.flatnonzero((count > 0) & (np.bincount(self.pair, minlength=len(up)) > 0))
         rest = width[pair] - covered[pair]
         takes = 4 * int(entries[pair].sum()) + 8 * int(count[pair].sum())
         if takes > MOST_BYTES:
@@ -235,10 +235,10 @@ class PairFlows:
         _fill(up[pair], down[pair], e.count, rest, *sides, set_ptr, path_ptr, over, many)
         number = np.full(len(up), -1, np.int64)
         number[pair] = np.arange(len(pair))
-        mine = np.flatnonzero(number[self.of] >= 0)
+        mine = np.flatnonzero(number[self.pair] >= 0)
         flow_ptr, arrived, lost, times = sum_up(
             len(pair),
-            number[self.of[mine]],
+            number[self.pair[mine]],
             self.arrived[mine],
             self.lost[mine],
             np.full(len(mine), self.weight),

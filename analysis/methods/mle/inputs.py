@@ -147,7 +147,7 @@ class FlowParts:
         known: The flows of a known path.
         pairs: Flows between pairs of ToRs, None if their paths are listed in ``sets``.
         sets: The sets of possible paths of the other flows.
-        of: The set of each of these, int64[F].
+        set_of: The set of each of these, int64[F].
         arrived, lost: Their packets, float64[F], see `HiddenFlows`.
         weight: Of each flow.
         trials: Whether each flow is read as one packet (`analysis.methods.mle.black_holes`).
@@ -157,7 +157,7 @@ class FlowParts:
     known: Observed
     pairs: PairFlows | None
     sets: PathSets
-    of: LongArray
+    set_of: LongArray
     arrived: FloatArray
     lost: FloatArray
     weight: float
@@ -170,19 +170,23 @@ class FlowParts:
 
     def used_sets(self) -> PathSets:
         """Return the path sets of flows with hidden paths that are listed, without ``pairs``."""
-        return self.sets.take(np.unique(self.of))
+        return self.sets.take(np.unique(self.set_of))
 
     def at_most(self, units: Units) -> tuple[FloatArray, FloatArray]:
         """Return for each unit, from the flows with hidden paths, all packets that may have been
         lost there, and (of ``pairs``) the packets that arrived over it if all paths were taken
         equally: float64[U] each."""
         lost, arrived = np.zeros(len(units.size)), np.zeros(len(units.size))
-        seen = units.of_link >= 0
+        observed = units.of_link >= 0
         if self.pairs is not None:
-            over = np.bincount(units.of_link[seen], self.pairs.arrivals()[seen], len(arrived))
+            over = np.bincount(
+                units.of_link[observed], self.pairs.arrivals()[observed], len(arrived)
+            )
             arrived += over / units.size
-        number, of = np.unique(self.of, return_inverse=True)
-        each = self.weight * np.bincount(of.reshape(-1), np.maximum(self.lost, 0.0), len(number))
+        number, set_of = np.unique(self.set_of, return_inverse=True)
+        each = self.weight * np.bincount(
+            set_of.reshape(-1), np.maximum(self.lost, 0.0), len(number)
+        )
         lossy = np.flatnonzero(each)
         sets = self.sets.take(number[lossy])
         owner = sets.owner[sets.paths.owner].astype(np.int64)
@@ -194,8 +198,8 @@ class FlowParts:
         """Return the flows with a known path, and what their traces needed to be answered."""
         one = np.full(len(self.known.lost), self.weight)
         into = np.zeros(len(units.size), np.int32)
-        seen = np.flatnonzero(units.of_link >= 0)
-        into[units.of_link[seen]] = fabric.link_dst[seen]
+        observed = np.flatnonzero(units.of_link >= 0)
+        into[units.of_link[observed]] = fabric.link_dst[observed]
         reports = observe([Observed(self.known.paths, one, one)], units)
         return Traces(reports, units.other_direction(), into)
 
@@ -228,8 +232,8 @@ def chosen_flows(
     if isinstance(flows.sets, PairSets):
         some[:n_pairs] = flows.sets.src_tor != flows.sets.dst_tor  # not within a rack
     row = np.flatnonzero((flows.sent > 0) & some[flows.path_set])
-    of, sent, lost = flows.path_set[row].astype(np.int64), flows.sent[row], flows.lost[row]
-    known, lossy = one[of], lost > 0
+    set_of, sent, lost = flows.path_set[row].astype(np.int64), flows.sent[row], flows.lost[row]
+    known, lossy = one[set_of], lost > 0
     kinds = _kinds(known, lossy) if kinds is None else kinds & {"A2", "P", "INT"}
     if "INT" in kinds and not known.all():
         raise MissingTelemetry("INT needs the path of every flow, but some flows have none")
@@ -242,7 +246,7 @@ def chosen_flows(
     hides = kinds == {"P"}  # even paths that were traced
     untraced = lossy & ~known & trials
     taken = np.flatnonzero(known & (lossy | ("INT" in kinds)) & bool(kinds) & (not hides))
-    paths = sets.paths.take(sets.ptr[of[taken] - n_pairs])
+    paths = sets.paths.take(sets.ptr[set_of[taken] - n_pairs])
     packets = [weight * count[taken].astype(np.float64) for count in (sent, lost)]
     observed = Observed(paths, *packets)
     given = kinds == {"A2"}
@@ -254,18 +258,18 @@ def chosen_flows(
         traced *= (known & lossy).sum() / lossy.sum()
     pairs = None
     if isinstance(flows.sets, PairSets) and (ecmp := flows.sets.climbs()) is not None:
-        free = rest[of[rest] < n_pairs] if not given else rest[:0]
-        rest = rest[of[rest] >= n_pairs]
+        free = rest[set_of[rest] < n_pairs] if not given else rest[:0]
+        rest = rest[set_of[rest] >= n_pairs]
         ends = flows.sets.src_tor, flows.sets.dst_tor
         got, gone = ((count[free]).astype(np.float64) for count in (sent - lost, lost))
-        pairs = PairFlows(ecmp, *ends, of[free], got, gone, float(traced))
+        pairs = PairFlows(ecmp, *ends, set_of[free], got, gone, float(traced))
     counts = (sent - lost)[rest].astype(np.float64), lost[rest].astype(np.float64)
-    sets, at = _by_pair(fabric, flows.sets, of[rest], given)
+    sets, at = _by_pair(fabric, flows.sets, set_of[rest], given)
     if given:
         counts = sent[rest].astype(np.float64), np.full(len(rest), GIVEN)
         broken = np.flatnonzero(untraced)
         at = np.concatenate((at, len(sets) + np.arange(len(broken))))
-        sets = PathSets.join([sets, flows.listed.take(of[broken] - n_pairs)])
+        sets = PathSets.join([sets, flows.listed.take(set_of[broken] - n_pairs)])
         both = (np.zeros(len(broken)), lost[broken].astype(np.float64))
         counts = np.concatenate((counts[0], both[0])), np.concatenate((counts[1], both[1]))
     return FlowParts(kinds, observed, pairs, sets, at, *counts, float(traced), trials)
@@ -277,12 +281,13 @@ def _kinds(known: BoolArray, lossy: BoolArray) -> frozenset[str]:
 
 
 def _by_pair(
-    fabric: Fabric, sets: PathSets | PairSets, of: LongArray, every_set: bool
+    fabric: Fabric, sets: PathSets | PairSets, path_set: LongArray, every_set: bool
 ) -> tuple[PathSets, LongArray]:
-    """The sets ``of`` flows, in use only; one of a single path, or ``every_set``, is that of all
-    equal-cost paths of its two ends, where these are ToRs that it could be between."""
-    number, of = np.unique(of, return_inverse=True)
-    of = of.reshape(-1).astype(np.int64)
+    """Return the sets that flows use, and the set of each flow among these. One of a single path,
+    or ``every_set``, becomes that of all equal-cost paths of its two ends, where these are ToRs
+    that it could be between. ``path_set`` is the set of each flow in ``sets``."""
+    number, path_set = np.unique(path_set, return_inverse=True)
+    path_set = path_set.reshape(-1).astype(np.int64)
     if isinstance(sets, PairSets):
         n_pairs = len(sets.src_tor)
         pair, listed = number[number < n_pairs], number[number >= n_pairs] - n_pairs
@@ -303,7 +308,7 @@ def _by_pair(
     could = (every.width > 0)[nth] & (hops[nth] == (ptr[path + 1] - ptr[path]))
     new = np.arange(len(sets))
     new[single[could]] = len(sets) + nth.reshape(-1)[could]
-    return PathSets.join([sets, every]), new[of]
+    return PathSets.join([sets, every]), new[path_set]
 
 
 def hidden_flows(parts: FlowParts, units: Units, candidate: BoolArray) -> HiddenFlows | None:
@@ -313,9 +318,9 @@ def hidden_flows(parts: FlowParts, units: Units, candidate: BoolArray) -> Hidden
     (``candidate``, bool[U]).
     """
     sets = parts.used_sets()
-    _, of = np.unique(parts.of, return_inverse=True)
-    times = np.full(len(of), parts.weight)
-    alike = sum_up(len(sets), of.reshape(-1).astype(np.int64), parts.arrived, parts.lost, times)
+    _, set_of = np.unique(parts.set_of, return_inverse=True)
+    times = np.full(len(set_of), parts.weight)
+    alike = sum_up(len(sets), set_of.reshape(-1).astype(np.int64), parts.arrived, parts.lost, times)
     path_ptr, over = over_units(sets.paths, units)
     hops = np.bincount(sets.owner, sets.paths.length, len(sets)) / np.maximum(sets.width, 1)
     one = np.ones(len(sets.paths), np.float32)

@@ -407,8 +407,8 @@ def start_from(
     pair = np.unique(
         classes.of_link[links].astype(np.int64) * len(units.size) + units.of_link[links]
     )
-    of, member = np.divmod(pair, max(len(units.size), 1))
-    parts = [member[of == which] for which in blamed]
+    merged, member = np.divmod(pair, max(len(units.size), 1))
+    parts = [member[merged == which] for which in blamed]
     return Start(
         pointers(np.array([len(part) for part in parts], np.int64)),
         np.concatenate([np.zeros(0, np.int64), *parts]).astype(np.int32),

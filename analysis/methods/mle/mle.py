@@ -273,15 +273,15 @@ def verdict_of(
         in_flows: Blamed units that lose whole flows, bool[U]; a remark names their links.
     """
     n = fabric.n_links
-    seen = units.of_link >= 0
-    of_link = units.of_link[seen]
+    observed = units.of_link >= 0
+    of_link = units.of_link[observed]
     success, score = np.full(n, np.nan), np.zeros(n)
     blamed = np.zeros(n, np.bool_)
     mean = found.mean if isinstance(found, Found) else found.law[0]
     healthy = math.exp(-mean)
-    success[seen] = np.where(found.blamed, np.exp(-found.x), healthy)[of_link]
-    score[seen] = found.gains[of_link]
-    blamed[seen] = found.blamed[of_link]
+    success[observed] = np.where(found.blamed, np.exp(-found.x), healthy)[of_link]
+    score[observed] = found.gains[of_link]
+    blamed[observed] = found.blamed[of_link]
     blamed |= np.isin(fabric.link_src, failed.whole) | np.isin(fabric.link_dst, failed.whole)
     diagnosis = method.diagnosis(
         fabric,
@@ -291,11 +291,11 @@ def verdict_of(
         devices=failed.devices,
     )
     both = units.of_link[::2] == units.of_link[1::2]
-    dying = np.flatnonzero(seen)[in_flows[of_link]]
+    dying = np.flatnonzero(observed)[in_flows[of_link]]
     if len(dying):
         names = ", ".join(fabric.link_names[link] for link in dying)
         remark = f"some flows lose every packet and others none, as in a black hole: {names}"
         diagnosis = replace(diagnosis, remarks=(remark,))
-    if seen.any() and both[seen[::2] | seen[1::2]].all():
+    if observed.any() and both[observed[::2] | observed[1::2]].all():
         return replace(diagnosis, native="undirected")
     return diagnosis

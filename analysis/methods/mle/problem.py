@@ -87,21 +87,21 @@ class Units(NamedTuple):
     def of(cls, mark: WordArray) -> Units:
         """Return the units of links with equal marks (uint64[n_links]); links of mark 0 were not
         observed."""
-        seen = np.flatnonzero(mark)
-        _, first, number = np.unique(mark[seen], return_index=True, return_inverse=True)
+        observed = np.flatnonzero(mark)
+        _, first, number = np.unique(mark[observed], return_index=True, return_inverse=True)
         order = np.argsort(first)  # numbered by their lowest links
         rank = np.empty_like(order)
         rank[order] = np.arange(len(order))
         of_link = np.full(len(mark), -1, np.int32)
-        of_link[seen] = rank[number.reshape(-1)]
-        return cls(of_link, np.bincount(of_link[seen], minlength=len(first)).astype(np.float64))
+        of_link[observed] = rank[number.reshape(-1)]
+        return cls(of_link, np.bincount(of_link[observed], minlength=len(first)).astype(np.float64))
 
     def other_direction(self) -> IntArray:
         """Return a unit that has the other direction of one of each unit's links, -1 if there is
         none: int32[U]."""
         other = np.full(len(self.size), -1, np.int32)
-        seen = np.flatnonzero(self.of_link >= 0)
-        other[self.of_link[seen]] = self.of_link[seen ^ 1]
+        observed = np.flatnonzero(self.of_link >= 0)
+        other[self.of_link[observed]] = self.of_link[observed ^ 1]
         return other
 
 
@@ -229,7 +229,7 @@ class _Window(NamedTuple):
     ptr: LongArray
     on: IntArray
     unit_ptr: LongArray
-    of: IntArray
+    unit_rows: IntArray
 
 
 class Components(NamedTuple):
@@ -250,12 +250,12 @@ class Components(NamedTuple):
         row_rank, unit_rank = np.empty(n_rows, np.int32), np.empty(n_units, np.int32)
         row_rank[row], unit_rank[unit] = np.arange(n_rows), np.arange(n_units)
         on = Paths(rows.ptr, rows.units).take(row)
-        of = Paths(rows.unit_ptr, rows.rows).take(unit)
+        rows_of_unit = Paths(rows.unit_ptr, rows.rows).take(unit)
         moved = Rows(
             ptr=on.ptr,
             units=unit_rank[on.links],
-            unit_ptr=of.ptr,
-            rows=row_rank[of.links],
+            unit_ptr=rows_of_unit.ptr,
+            rows=row_rank[rows_of_unit.links],
             lost=rows.lost[row],
             arrived=rows.arrived[unit],
         )
@@ -308,8 +308,8 @@ def _window(rows: Rows, units: slice, own: slice) -> _Window:
     ptr = rows.ptr[own.start : own.stop + 1]
     unit_ptr = rows.unit_ptr[units.start : units.stop + 1]
     on = rows.units[ptr[0] : ptr[-1]] - np.int32(units.start)
-    of = rows.rows[unit_ptr[0] : unit_ptr[-1]] - np.int32(own.start)
-    return _Window(units, own, ptr - ptr[0], on, unit_ptr - unit_ptr[0], of)
+    unit_rows = rows.rows[unit_ptr[0] : unit_ptr[-1]] - np.int32(own.start)
+    return _Window(units, own, ptr - ptr[0], on, unit_ptr - unit_ptr[0], unit_rows)
 
 
 def _view(s: Problem, window: _Window) -> Problem:
@@ -320,6 +320,6 @@ def _view(s: Problem, window: _Window) -> Problem:
         ptr=window.ptr,
         units=window.on,
         unit_ptr=window.unit_ptr,
-        rows=window.of,
+        rows=window.unit_rows,
         **parts,
     )

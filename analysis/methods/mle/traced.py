@@ -247,9 +247,9 @@ class Traces(NamedTuple):
         expected."""
         reports, n = self.reports, int(self.into.max(initial=-1)) + 1
         turn = reports.ptr[:-1] + (np.diff(reports.ptr) + 1) // 2 - 1
-        seen = np.bincount(self.into[reports.units[turn]], reports.lost, n)
+        reported = np.bincount(self.into[reports.units[turn]], reports.lost, n)
         due = np.bincount(self.into, expected, n)
-        return silence - np.log((seen + 1.0) / (due + 1.0))[self.into]
+        return silence - np.log((reported + 1.0) / (due + 1.0))[self.into]
 
     def missing(self, expected: FloatArray) -> FloatArray:
         """Return by how many nats the reports that crossed each unit are fewer than ``expected``,
@@ -388,11 +388,11 @@ def _divisors(h, n, rate, many, mean):
 def _unreported(h, n, rate, many, kind, traced, back, mean, room, arrived, turned, crossed):
     """Compute what `unreported` returns. ``room`` is scratch: for each rate of a set, the packets
     that arrived over one of its paths, and its number of reports."""
-    over, seen = room[0], room[1]
+    over, reported = room[0], room[1]
     for g in range(len(n)):
         first, base = h.set_ptr[g], mean * h.hops[g]
         over[: n[g]] = 0.0
-        seen[: n[g]] = 0.0
+        reported[: n[g]] = 0.0
         for f in range(h.flow_ptr[g], h.flow_ptr[g + 1]):
             size, whole = h.arrived[f], 0.0
             for k in range(n[g]):
@@ -401,10 +401,10 @@ def _unreported(h, n, rate, many, kind, traced, back, mean, room, arrived, turne
             for k in range(n[g]):
                 free = np.exp(-size * (base + rate[first + k]))
                 over[k] += each * size * free
-                seen[k] += each * (1.0 - free)
+                reported[k] += each * (1.0 - free)
         for p in range(first, h.set_ptr[g + 1]):
             begin, end = h.path_ptr[p], h.path_ptr[p + 1]
             for e in range(begin, end):
                 arrived[h.units[e]] += traced[p] * over[kind[p]]
-            turned[h.units[begin + (end - begin + 1) // 2 - 1]] += traced[p] * seen[kind[p]]
-            _cross(h.units[begin:end], back, traced[p] * seen[kind[p]], crossed)
+            turned[h.units[begin + (end - begin + 1) // 2 - 1]] += traced[p] * reported[kind[p]]
+            _cross(h.units[begin:end], back, traced[p] * reported[kind[p]], crossed)

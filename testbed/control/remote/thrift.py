@@ -208,10 +208,10 @@ class RegisterClient:
             raise ThriftError(f"{method} was refused: {error}")
         return results
 
-    def _answer(self, of: type[Any]) -> tuple[Any, str]:
+    def _answer(self, result_type: type[Any]) -> tuple[Any, str]:
         """Read an answer; return the result and why the call was refused, "" if it was not."""
         _, kind, _ = self._protocol.readMessageBegin()
-        result = of()
+        result = result_type()
         if kind == TMessageType.EXCEPTION:
             unknown = TApplicationException()
             unknown.read(self._protocol)

@@ -56,7 +56,7 @@ def _reached(first: str | None, after: dict[str, set[str]]) -> set[str]:
 
 def _reach(program: Bmv2Program, state: schema.ParseState, then: list[int]) -> int | None:
     """Return the bytes read from a state on; ``then`` has these numbers of its next states."""
-    at = seen = 0
+    at = farthest = 0
     for call in state.parser_ops:
         match call:
             case values.Call(op="extract" | "extract_VL", parameters=(into, *_)):
@@ -66,13 +66,13 @@ def _reach(program: Bmv2Program, state: schema.ParseState, then: list[int]) -> i
             case values.Call(op="advance"):
                 return None
             case values.Call(op="set", parameters=(_, values.LookaheadValue() as bits)):
-                seen = max(seen, at + _lookahead(bits))
+                farthest = max(farthest, at + _lookahead(bits))
             case _:
                 pass
     for key in state.transition_key:
         if isinstance(key, values.LookaheadValue):
-            seen = max(seen, at + _lookahead(key))
-    return max(seen, at + max(then, default=0))
+            farthest = max(farthest, at + _lookahead(key))
+    return max(farthest, at + max(then, default=0))
 
 
 def _extracted(program: Bmv2Program, into: Any) -> int:

@@ -173,9 +173,9 @@ def write_value(p: Any, kind: Any, value: Any) -> None:
         p.writeListEnd()
     elif kind == STRUCT:
         p.writeStructBegin("")
-        for number, of, v in value:
-            p.writeFieldBegin("", _type(of), number)
-            write_value(p, of, v[1] if of == STRUCT else v)
+        for number, field_kind, v in value:
+            p.writeFieldBegin("", _type(field_kind), number)
+            write_value(p, field_kind, v[1] if field_kind == STRUCT else v)
             p.writeFieldEnd()
         p.writeFieldStop()
         p.writeStructEnd()

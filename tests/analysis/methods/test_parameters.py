@@ -186,7 +186,7 @@ def test_a_variant_has_its_own_values_of_a_set_or_those_of_its_method() -> None:
     chosen = Parameters("mine.yaml", {"canary": {"penalty": 3.0}})
     assert make_method("canary+acquit", chosen).penalty == 3.0  # type: ignore[attr-defined]
     assert build("canary+acquit", chosen).origin == "mine.yaml"
-    both = Parameters("mine.yaml", {**chosen.of, "canary+acquit": {"own_share": 0.3}})
+    both = Parameters("mine.yaml", {**chosen.by_method, "canary+acquit": {"own_share": 0.3}})
     own = make_method("canary+acquit", both)
     assert (own.penalty, own.own_share) == (1.0, 0.3)  # type: ignore[attr-defined]
     with pytest.raises(ValueError, match="own_share=0.3: use its name canary[+]acquit"):

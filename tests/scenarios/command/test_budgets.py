@@ -90,15 +90,15 @@ def without_packets(**changes) -> FlowRun:
 
 def test_the_same_budgets_hold_without_packets() -> None:
     run = without_packets(probes=7, traces_per_s=3.0, faults=LOSSY)
-    assert set(run.seen.probed_sent.reshape(-1).tolist()) == {7}
+    assert set(run.measured.probed_sent.reshape(-1).tolist()) == {7}
     flows = run.table("probe_counts")
     assert flows["sent"][: 16 * 4].sum() == 7 * 16 * 4
     most = int(3.0 * (run.config["epochs"] + 1) * run.config["epoch_ms"] / 1000)
-    lossy = int((run.seen.flows.lost > 0).sum())
-    assert 16 < len(run.seen.traced) <= most * 16 < lossy
+    lossy = int((run.measured.flows.lost > 0).sum())
+    assert 16 < len(run.measured.traced) <= most * 16 < lossy
 
     some, all_ = (
         without_packets(icmp_per_s=each, traces_per_s=1000.0, faults=LOSSY) for each in (5.0, 1e4)
     )
-    assert len(some.seen.traced) == len(all_.seen.traced)
-    assert some.seen.trace_complete.sum() < all_.seen.trace_complete.sum() / 2
+    assert len(some.measured.traced) == len(all_.measured.traced)
+    assert some.measured.trace_complete.sum() < all_.measured.trace_complete.sum() / 2

@@ -67,11 +67,11 @@ def test_what_stands_in_a_name_is_held(training: Path, tmp_path: Path, run_path:
 
 def test_views_of_a_run(training: Path) -> None:
     first, second = read_training(training, quiet)
-    assert [len(views) for views in (*first.seen, *second.seen)] == [2, 2, 1]
-    a2, a1 = first.seen[0]
+    assert [len(views) for views in (*first.cases, *second.cases)] == [2, 2, 1]
+    a2, a1 = first.cases[0]
     assert a2.telemetry.probes is None and a1.telemetry.probes is not None
     assert a2.telemetry.flows is not None and a1.telemetry.flows is None
-    assert len(a1.links) == 6 and not len(second.seen[0][0].links)
+    assert len(a1.links) == 6 and not len(second.cases[0][0].links)
 
 
 @pytest.mark.parametrize(
@@ -153,8 +153,8 @@ def test_the_defaults_are_what_the_committed_list_chose() -> None:
     assert found["methods"].keys() == GRIDS.keys()
     chosen = read_set(str(file))
     for name, grid in GRIDS.items():
-        assert chosen.of[name].keys() == grid.keys()
-        assert all(chosen.of[name][p] in _said(values) for p, values in grid.items())
+        assert chosen.by_method[name].keys() == grid.keys()
+        assert all(chosen.by_method[name][p] in _said(values) for p, values in grid.items())
         assert vars(make_method(name, chosen)) == vars(make_method(name)), name
 
 

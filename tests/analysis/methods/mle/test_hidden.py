@@ -138,7 +138,7 @@ def test_a_pair_has_all_its_paths(fabric: Fabric, share: float) -> None:
     candidate = rng.random(len(every.size)) < share
     hidden = pairs.over(every, candidate)
     sets = fabric.path_sets(pairs.src, pairs.dst)
-    used = np.bincount(pairs.of, minlength=len(pairs.src)) > 0
+    used = np.bincount(pairs.pair, minlength=len(pairs.src)) > 0
     g = 0
     for pair in np.flatnonzero(used):
         listed: Counter[tuple[int, ...]] = Counter()
@@ -161,7 +161,7 @@ def test_arrivals_of_a_regular_fabric_are_those_of_all_paths_alike() -> None:
     fabric = FABRICS[2]
     pairs = flows(fabric, np.random.default_rng(6))
     sets = fabric.path_sets(pairs.src, pairs.dst)
-    each = np.bincount(pairs.of, pairs.arrived, len(pairs.src)) / sets.width
+    each = np.bincount(pairs.pair, pairs.arrived, len(pairs.src)) / sets.width
     share = np.repeat(each[sets.owner], sets.paths.length)
     assert pairs.arrivals() == pytest.approx(
         np.bincount(sets.paths.links, share, fabric.n_links), rel=1e-12
