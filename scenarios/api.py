@@ -144,15 +144,15 @@ def localize(
 
 
 def _read(
-    reader: Callable[[Path], T], given: str | Path | DataFrame, schema: Schema, folder: Path
+    reader: Callable[[Path], T], source: str | Path | DataFrame, schema: Schema, folder: Path
 ) -> T:
     """Return the result of ``reader`` for a file, or for a frame that is first written to a file in
     ``folder``."""
-    if isinstance(given, str | Path):
-        return reader(Path(given))
+    if isinstance(source, str | Path):
+        return reader(Path(source))
     path = folder / f"{schema.name}.parquet"
     try:
-        table = pa.Table.from_pandas(given, preserve_index=False)
+        table = pa.Table.from_pandas(source, preserve_index=False)
     except (pa.ArrowException, TypeError, ValueError) as error:
         raise UserError(f"{schema.name}: {first_line(error)}") from None
     write_file(path, schema, table)

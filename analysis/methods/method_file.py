@@ -85,13 +85,13 @@ def _constructor_in(path: Path, changed: int) -> Callable[..., Localizer]:
 
 
 def make_from_file(
-    path: Path, constructor: Callable[..., Localizer], given: Mapping[str, Any]
+    path: Path, constructor: Callable[..., Localizer], arguments: Mapping[str, Any]
 ) -> Localizer:
-    """Return a method of a file, constructed with the parameters ``given``. Exceptions of its code,
-    in the constructor and later, become a MethodFileError with the file and the line."""
+    """Return a method of a file, constructed with the parameters ``arguments``. Exceptions of its
+    code, in the constructor and later, become a MethodFileError with the file and the line."""
     file = _file(path)
     with file.blamed(constructor):
-        method = constructor(**given)
+        method = constructor(**arguments)
     return _FileMethod(file, method)
 
 

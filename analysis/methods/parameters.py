@@ -80,13 +80,13 @@ class Parameters:
         if self.fault_rate is not None:
             converted(Probability, self.fault_rate, f"FAULT_RATE={self.fault_rate:g}")
 
-    def given(self, name: str) -> Mapping[str, Any]:
+    def values_of(self, name: str) -> Mapping[str, Any]:
         """Return the set's values for a method, or for the method of a variant: by parameter."""
         return self.by_method.get(name) or self.by_method.get(split(name)[0], {})
 
     def origin(self, named: NamedMethod, constructor: Callable[..., Localizer]) -> str:
         """Return where a method's parameters come from, as text: ``paper, fault rate 0.01``."""
-        origins = [self.source if self.given(named.name) else "default"]
+        origins = [self.source if self.values_of(named.name) else "default"]
         if self.fault_rate is not None and _of_fault(constructor, self.fault_rate):
             origins.append(f"fault rate {self.fault_rate:g}")
         return ", ".join([*origins, *(["as named"] if named.words else [])])
@@ -125,7 +125,7 @@ def values(
         ValueError: The set has an unknown parameter or an invalid value (one line).
     """
     found: dict[str, Any] = dict(_of_fault(constructor, FAULT_RATE))
-    for parameter, value in parameters.given(name).items():
+    for parameter, value in parameters.values_of(name).items():
         found[parameter] = _value(name, parameter, value, constructor)
     if parameters.fault_rate is not None:
         found |= _of_fault(constructor, parameters.fault_rate)
@@ -155,19 +155,19 @@ def own_values(named: NamedMethod, constructor: Callable[..., Localizer]) -> dic
     return found
 
 
-def in_words(given: Mapping[str, Any]) -> str:
+def in_words(values: Mapping[str, Any]) -> str:
     """Return values as text in the grammar: ``p_bad=0.003,link_prior=-15.0``."""
-    return ",".join(f"{name}={_in_words(value)}" for name, value in given.items())
+    return ",".join(f"{name}={_in_words(value)}" for name, value in values.items())
 
 
 def in_force(
-    method: Localizer, constructor: Callable[..., Localizer], given: Mapping[str, Any]
+    method: Localizer, constructor: Callable[..., Localizer], arguments: Mapping[str, Any]
 ) -> str:
-    """Return the values of all parameters of a method that was constructed with ``given``, as text
-    in the grammar. Parameters whose value is no text, number or list are left out."""
+    """Return the values of all parameters of a method that was constructed with ``arguments``, as
+    text in the grammar. Parameters whose value is no text, number or list are left out."""
     found = {}
     for name, (_, default) in declared(constructor).items():
-        value = given.get(name, getattr(method, name, default))
+        value = arguments.get(name, getattr(method, name, default))
         if isinstance(value, str | int | float | list | tuple):
             found[name] = value
     return in_words(found)
@@ -183,7 +183,7 @@ def _in_words(value: Any) -> str:
     return str(value)
 
 
-def _value(name: str, parameter: str, given: Any, constructor: Callable[..., Localizer]) -> Any:
+def _value(name: str, parameter: str, raw: Any, constructor: Callable[..., Localizer]) -> Any:
     """Return a value, given as text or as YAML reads it, as the type that the constructor declares.
 
     Raises:
@@ -192,11 +192,11 @@ def _value(name: str, parameter: str, given: Any, constructor: Callable[..., Loc
     known = declared(constructor)
     if parameter not in known:
         if parameter == "kinds":
-            raise UserError(f"{name}:{given}: {name} takes no kinds: use {name}:PARAMETER=VALUE")
+            raise UserError(f"{name}:{raw}: {name} takes no kinds: use {name}:PARAMETER=VALUE")
         there = nearest(parameter, known) if known else "it has none"
         raise UserError(f"{name} has no parameter {parameter}: {there}")
     kind = known[parameter][0]
-    text = given if isinstance(given, str) else _in_words(given)
+    text = raw if isinstance(raw, str) else _in_words(raw)
     kinds = get_args(kind) if get_origin(kind) in (Union, UnionType) else (kind,)
     if text.lower() == "none" and type(None) in kinds:
         return None

@@ -72,14 +72,14 @@ def _of_parts(diagnosis: Diagnosis, parts: Parts, fabric: Fabric) -> Diagnosis:
     """Return the diagnosis over the classes of links that the parts tell apart; these are the
     classes of each part, because no two parts share a link."""
     found = Identifiability.nothing(fabric.n_links)
-    for links, classes in parts.each(_seen, fabric):
+    for links, classes in parts.each(_observed_links, fabric):
         found.observed[links] = True
         found.classes[links] = classes
     nothing = Telemetry(fabric, "given")
     return with_unseen(with_classes(diagnosis, found), nothing, ("segments",))
 
 
-def _seen(part: Part, fabric: Fabric) -> tuple[LongArray, IntArray]:
+def _observed_links(part: Part, fabric: Fabric) -> tuple[LongArray, IntArray]:
     """Return the ids of the links that a part observes, ascending, and the class of each."""
     tells = Identifiability.of(fabric.n_links, [part.counts])
     links = np.flatnonzero(tells.observed)

@@ -158,13 +158,13 @@ def _named(text: str, parameters: Parameters) -> list[NamedMethod]:
 def _build(named: NamedMethod, parameters: Parameters) -> BuiltMethod:
     constructor = constructor_of(named.name, parameters)
     own = own_values(named, constructor)
-    given = values(named.name, own, constructor, parameters)
-    method = _constructed(named.name, constructor, given, parameters)
+    arguments = values(named.name, own, constructor, parameters)
+    method = _constructed(named.name, constructor, arguments, parameters)
     words = re.sub(r"^kinds=([^,]*)", r"\1", in_words(own))
     return BuiltMethod(
         name=f"{named.name}:{words}" if own else named.name,
         method=method,
-        parameters=in_force(method, constructor, given),
+        parameters=in_force(method, constructor, arguments),
         origin=parameters.origin(named, constructor),
         bench=_bench(named.name, method, parameters),
     )
@@ -173,23 +173,23 @@ def _build(named: NamedMethod, parameters: Parameters) -> BuiltMethod:
 def _constructed(
     name: str,
     constructor: Callable[..., Localizer],
-    given: Mapping[str, Any],
+    arguments: Mapping[str, Any],
     parameters: Parameters,
 ) -> Localizer:
     if name in parameters.files:
-        return make_from_file(parameters.files[name], constructor, given)
+        return make_from_file(parameters.files[name], constructor, arguments)
     if split(name)[0] in METHODS | ON_REQUEST:
         try:
-            method = constructor(**given)
+            method = constructor(**arguments)
         except ValueError as error:
-            if not given:
+            if not arguments:
                 raise
-            raise UserError(f"{name}:{in_words(given)}: {error}") from None
+            raise UserError(f"{name}:{in_words(arguments)}: {error}") from None
         if method.name != name:
-            raise UserError(f"{name}:{in_words(given)}: use its name {method.name}")
+            raise UserError(f"{name}:{in_words(arguments)}: use its name {method.name}")
         return method
     try:
-        method = constructor(**given)
+        method = constructor(**arguments)
     except Exception as error:
         raise _broken(name, error) from None
     lacking = [face for face in FACE if not callable(getattr(method, face, None))]

@@ -102,7 +102,7 @@ def _switches(table: Table, column: str, fabric: Fabric) -> LongArray:
 def _path_sets(table: Table, numbered: NumberedFabric) -> tuple[LongArray, PathSets]:
     """Return the number of each row's path set, int64[rows], -1 if none is given, and all path
     sets, whether they are given by links or by nodes."""
-    by_link, by_node = table.given("paths"), table.given("nodes")
+    by_link, by_node = table.has_value("paths"), table.has_value("nodes")
     table.refuse(by_link & by_node, "both paths and nodes are given: give one of them")
     parts = []
     for name, to_links in (("paths", _from_links), ("nodes", _from_nodes)):
@@ -110,7 +110,7 @@ def _path_sets(table: Table, numbered: NumberedFabric) -> tuple[LongArray, PathS
         row = np.repeat(np.repeat(np.arange(len(table)), nested.width), nested.length)
         length, links = to_links(table, numbered, nested, row)
         sets = PathSets(pointers(nested.width), Paths(pointers(length), links))
-        parts.append(sets.take(np.flatnonzero(table.given(name))))
+        parts.append(sets.take(np.flatnonzero(table.has_value(name))))
     set_of = np.full(len(table), -1, np.int64)
     set_of[by_link] = np.arange(by_link.sum())
     set_of[by_node] = by_link.sum() + np.arange(by_node.sum())
@@ -196,11 +196,11 @@ def _check_paths(
 
     links = sets.paths.links
     first, last = links[sets.paths.ptr[:-1]], links[sets.paths.ptr[1:] - 1]
-    for given, found, what, checked in (
+    for expected, found, what, checked in (
         (src[path_row], fabric.link_src[first], "begin at src", ~trace[path_row]),
         (dst[path_row], fabric.link_dst[last], "end at dst", ~trace[path_row]),
     ):
-        wrong = (given >= 0) & (found != given) & checked
+        wrong = (expected >= 0) & (found != expected) & checked
         refuse(path_row[wrong], f"a path does not {what}")
     refuse(row_of[_repeats(sets, fabric.n_links)], "a path is listed twice")
 
@@ -221,24 +221,24 @@ def _counts(table: Table, kind: LongArray) -> tuple[LongArray, LongArray, LongAr
     active, segment, connection = (
         kind == KINDS.index(name) for name in ("active", "segment", "connection")
     )
-    given = {name: table.given(name) for name in ("sent", "lost", "retransmissions", "epoch")}
-    value = {name: table.values(name) for name in given}
-    table.refuse(~given["sent"] & ~connection, "sent is missing")
-    table.refuse(given["epoch"] & ~segment, "only segment rows have an epoch")
+    present = {name: table.has_value(name) for name in ("sent", "lost", "retransmissions", "epoch")}
+    value = {name: table.values(name) for name in present}
+    table.refuse(~present["sent"] & ~connection, "sent is missing")
+    table.refuse(present["epoch"] & ~segment, "only segment rows have an epoch")
     counted = active | segment
     table.refuse(
-        counted & given["retransmissions"], "only hosts observe retransmissions: give lost"
+        counted & present["retransmissions"], "only hosts observe retransmissions: give lost"
     )
-    table.refuse(counted & ~given["lost"], "lost is missing")
+    table.refuse(counted & ~present["lost"], "lost is missing")
     table.refuse(
-        given["lost"] & given["retransmissions"], "both lost and retransmissions are given"
+        present["lost"] & present["retransmissions"], "both lost and retransmissions are given"
     )
     table.refuse(
-        ~given["lost"] & ~given["retransmissions"], "neither lost nor retransmissions are given"
+        ~present["lost"] & ~present["retransmissions"], "neither lost nor retransmissions are given"
     )
-    lost = np.where(given["lost"], value["lost"], value["retransmissions"])
+    lost = np.where(present["lost"], value["lost"], value["retransmissions"])
     for what in ("lost", "retransmissions"):
-        refuse_more_lost(table, value["sent"], lost, given["sent"] & given[what], what)
+        refuse_more_lost(table, value["sent"], lost, present["sent"] & present[what], what)
     for name, column in (("sent", value["sent"]), ("lost", lost)):
         refuse_large_sum(table, name, column)
     return value["sent"], lost, value["epoch"]
@@ -279,14 +279,14 @@ def _round_trips(table: Table, passive: LongArray) -> FloatArray | None:
     Raises:
         TableError: Only some of the passive rows, or rows of other kinds, have one.
     """
-    times, given = table.values("rtt_ms"), table.given("rtt_ms")
-    other = given.copy()
+    times, present = table.values("rtt_ms"), table.has_value("rtt_ms")
+    other = present.copy()
     other[passive] = False
     table.refuse(other, "only passive rows have an rtt_ms")
-    if not given.any():
+    if not present.any():
         return None
     missing = np.zeros(len(table), np.bool_)
-    missing[passive] = ~given[passive]
+    missing[passive] = ~present[passive]
     table.refuse(missing, "rtt_ms is missing, though other passive rows have it")
     return times[passive]
 

@@ -30,7 +30,7 @@ from testbed.fabric.names import plain
 
 
 @dataclass(frozen=True)
-class _Asked:
+class _Runs:
     """The part of a command that all its comparisons share."""
 
     name: str
@@ -74,11 +74,11 @@ def compare_seeds(
         return at_this_pace(made, request.named, len(os.sched_getaffinity(0)))
 
     name = make_request(scenario, {}, config).name
-    asked = _Asked(name, every, named, chosen, cluster)
+    runs = _Runs(name, every, named, chosen, cluster)
     if sweep is None:
         one = settings({})
         given.print_environment()
-        return _one(asked, one, out or default_folder(name, one, named, chosen))
+        return _one(runs, one, out or default_folder(name, one, named, chosen))
     setting, values = parse_sweep(sweep)
     if setting in given.settings:
         raise SettingsError(f"{setting.upper()} is swept: leave out {setting.upper()}=")
@@ -86,21 +86,21 @@ def compare_seeds(
     given.print_environment()
     first = by_value[values[0]]
     folder = out or sweep_folder(name, setting, first, named, chosen)
-    return _swept(asked, setting, by_value, folder)
+    return _swept(runs, setting, by_value, folder)
 
 
-def _one(asked: _Asked, settings: Settings, folder: Path) -> bool:
+def _one(runs: _Runs, settings: Settings, folder: Path) -> bool:
     """Run and print one comparison; return True if a seed failed."""
     with progress_bar() as progress:
         result = compare(
-            asked.name,
+            runs.name,
             settings,
-            asked.seeds,
-            asked.methods,
+            runs.seeds,
+            runs.methods,
             folder,
             progress,
-            asked.parameters,
-            asked.cluster,
+            runs.parameters,
+            runs.cluster,
         )
     exit_on_signals(plain(f"the figures are in {folder}"))
     console = wide_console()
@@ -113,21 +113,21 @@ def _one(asked: _Asked, settings: Settings, folder: Path) -> bool:
     return bool(result.failures)
 
 
-def _swept(asked: _Asked, setting: str, by_value: Mapping[str, Settings], folder: Path) -> bool:
+def _swept(runs: _Runs, setting: str, by_value: Mapping[str, Settings], folder: Path) -> bool:
     """Run and print a comparison for each value of a setting; return True if a seed failed."""
 
     def compare_at(value: str, place: Path, progress: Progress) -> Mapping[int, str]:
         """Run the comparison of a value in the folder ``place``; return why seeds failed, by number
         of the seed."""
         return compare(
-            asked.name,
+            runs.name,
             by_value[value],
-            asked.seeds,
-            asked.methods,
+            runs.seeds,
+            runs.methods,
             place,
             progress,
-            asked.parameters,
-            asked.cluster,
+            runs.parameters,
+            runs.cluster,
         ).failures
 
     with progress_bar() as progress:

@@ -54,7 +54,7 @@ class Finding:
 def examine() -> list[Finding]:
     """Run all checks and return their results. This takes about a second, as some things must be
     tried out."""
-    return [finding for look in _LOOKS for finding in look()]
+    return [finding for check in _CHECKS for finding in check()]
 
 
 def render_findings(findings: list[Finding], console: Console) -> None:
@@ -151,7 +151,7 @@ def _backends() -> Iterator[Finding]:
     yield Finding("BACKEND", "good", f"{', '.join(here)}")
 
 
-_LOOKS = (_machine, _packets, _real_packets, _bmv2, _kernel, _backends)
+_CHECKS = (_machine, _packets, _real_packets, _bmv2, _kernel, _backends)
 
 
 def _no_veth() -> str:

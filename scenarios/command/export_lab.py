@@ -163,7 +163,7 @@ def _readme(lab: Lab, settings: Settings) -> str:
         f"- `topology-{n}.clab.yml` on {address}\n" for n, address in enumerate(lab.machines, 1)
     )
     intro = "Copy this folder to each machine; N is its number:\n\n" + where if several else ""
-    given = ", ".join(
+    options = ", ".join(
         f"{option.upper()}={value}"
         for option, value in settings.as_dict().items()
         if option in HAS_EFFECT
@@ -171,7 +171,7 @@ def _readme(lab: Lab, settings: Settings) -> str:
     return f"""# {lab.name}: {fabric.title} as a lab for containerlab
 
 {fabric.n_switches} switches ({lab.backend}), {fabric.n_hosts} hosts, {fabric.n_links // 2} links.
-Made by `canary export-lab` with {given}.
+Made by `canary export-lab` with {options}.
 
 {intro}
 ```sh

@@ -91,14 +91,14 @@ class SettingsCommand(WordsCommand):
     def invoke(self, ctx: Any) -> Any:
         """Run the command, with the settings that were given in ``ctx.obj``, and return its
         result."""
-        given = {option.name: ctx.params.pop(option.name) for option in _options()}
+        every = {option.name: ctx.params.pop(option.name) for option in _options()}
         from_environment = {
             _long(option): os.environ[option.envvar]
             for option in _by_name(self.get_params(ctx)).values()
             if (source := ctx.get_parameter_source(option.name)) and source.name == "ENVIRONMENT"
         }
-        asked = {name: value for name, value in given.items() if value is not None}
-        ctx.obj = GivenOptions(asked, from_environment)
+        given = {name: value for name, value in every.items() if value is not None}
+        ctx.obj = GivenOptions(given, from_environment)
         return super().invoke(ctx)
 
 

@@ -18,9 +18,9 @@ class _Terminal(ProgressObserver):
 
 
 @contextmanager
-def watching(asked: bool, backend: str, progress: Progress) -> Iterator[Observer]:
+def watching(enabled: bool, backend: str, progress: Progress) -> Iterator[Observer]:
     """Return a context manager that gives its block the observer of a run, which calls ``progress``
-    and, if ``asked``, shows a page in a browser.
+    and, if ``enabled``, shows a page in a browser.
 
     The page ends with the block, also after an error.
 
@@ -28,7 +28,7 @@ def watching(asked: bool, backend: str, progress: Progress) -> Iterator[Observer
         SettingsError: A run on this backend cannot be watched (one line).
     """
     terminal = _Terminal(progress)
-    if not asked:
+    if not enabled:
         yield terminal
         return
     from scenarios.live.publisher import Publisher

@@ -67,28 +67,28 @@ class Choice:
     reason: str
 
 
-def choose_backend(switches: int, asked: bool) -> Choice:
+def choose_backend(switches: int, wants_root: bool) -> Choice:
     """Return BMv2, the reference, if the run may use root, BMv2 is installed, and the machine can
     keep up with that many switches; otherwise virtual time.
 
     Args:
         switches: The number of switches of the run.
-        asked: Whether the user asked for root, by sudo or by SUDO=1.
+        wants_root: Whether the user asked for root, by sudo or by SUDO=1.
     """
     from testbed.network.requirements import not_installed
 
     if lacking := not_installed("bmv2"):
-        return Choice("virtual", lacking.partition(":")[0] if asked else "")
+        return Choice("virtual", lacking.partition(":")[0] if wants_root else "")
     cores = os.cpu_count() or 1
     if switches > BMV2_PER_CORE * cores:
         return Choice("virtual", f"{switches} BMv2 switches are too many for {cores} cores")
-    if not (asked or os.geteuid() == 0):
+    if not (wants_root or os.geteuid() == 0):
         return Choice("virtual", "BMv2 is installed, but needs root: use SUDO=1")
     return Choice("bmv2", "Mininet and BMv2 are installed")
 
 
 def pick_backend(
-    backend: str, switches: Callable[[], int], sudo: bool, given: Mapping[str, str]
+    backend: str, switches: Callable[[], int], sudo: bool, from_environment: Mapping[str, str]
 ) -> str:
     """Return the backend of a run, with ``auto`` resolved. If root is needed and allowed through
     sudo, this program is executed again by sudo, and the call does not return.
@@ -97,7 +97,7 @@ def pick_backend(
         backend: The setting.
         switches: Returns the number of switches in the fabric.
         sudo: Whether SUDO=1 was given.
-        given: Options that came from the environment.
+        from_environment: Options that came from the environment.
 
     Raises:
         ValueError: There is no sudo (one line).
@@ -107,7 +107,7 @@ def pick_backend(
         choice = choose_backend(switches(), sudo or (has_root and os.geteuid() != 0))
         backend, reason = choice.backend, choice.reason
     if sudo and not has_root and backend in REAL_TIME:
-        go_through_sudo(given)
+        go_through_sudo(from_environment)
     if reason:
         print(f"BACKEND=auto takes {backend}: {reason}", flush=True)
     return backend

@@ -172,7 +172,7 @@ class WatchedNet:
 
         self._counters = Counters(self._publisher, network, faults, _SHARE)
         self._over = threading.Event()
-        self._thread = threading.Thread(target=self._look, name="counters", daemon=True)
+        self._thread = threading.Thread(target=self._send_counters, name="counters", daemon=True)
         self._thread.start()
 
     def verdicts(self, found: Mapping[str, Diagnosis]) -> None:
@@ -204,7 +204,7 @@ class WatchedNet:
             self._troubles = list(self._network.degraded)
             self._publisher.publish("doing", {"what": "; ".join(["up", *self._troubles])})
 
-    def _look(self) -> None:
+    def _send_counters(self) -> None:
         """Send the counters to browsers a few times a second; without those that need the switches
         while another thread uses the switches."""
         while not self._over.wait(_LOOKING_S):
@@ -220,9 +220,9 @@ class WatchedNet:
 
 
 @contextmanager
-def watched_net(asked: bool, network: Network, live: Live) -> Iterator[WatchedNet | None]:
-    """Show a network in browsers during a block, if ``asked``; else yield None."""
-    if not asked:
+def watched_net(enabled: bool, network: Network, live: Live) -> Iterator[WatchedNet | None]:
+    """Show a network in browsers during a block, if ``enabled``; else yield None."""
+    if not enabled:
         yield None
         return
     watched = WatchedNet(network, live)

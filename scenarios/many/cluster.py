@@ -106,9 +106,9 @@ class _Held:
             cast("list[Future]", self._client.scatter([each], broadcast=True, hash=False))[0]
             for each in shared
         ]
-        asked = [self._client.submit(function, part, *sent, pure=False) for part in self._parts]
+        futures = [self._client.submit(function, part, *sent, pure=False) for part in self._parts]
         try:
-            return cast("list[Result]", self._client.gather(asked))
+            return cast("list[Result]", self._client.gather(futures))
         except (KilledWorker, FutureCancelledError):
             raise RunError("two workers were lost, perhaps for lack of memory") from None
 

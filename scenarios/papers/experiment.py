@@ -58,16 +58,16 @@ def draw_groups(draws: int, size: int = 20) -> dict[str, range]:
     return {f"draws-{some[0]}-{some[-1]}": some for some in every}
 
 
-def _list(given: Any) -> Any:
-    return given if isinstance(given, list | tuple) else (given,)
+def _list(value: Any) -> Any:
+    return value if isinstance(value, list | tuple) else (value,)
 
 
-def _text(given: Any) -> Any:
-    return " ".join(given) if isinstance(given, list) else given
+def _text(value: Any) -> Any:
+    return " ".join(value) if isinstance(value, list) else value
 
 
-def _labels(given: Any) -> Any:
-    return tuple(label(x) for x in _list(given))
+def _labels(value: Any) -> Any:
+    return tuple(label(x) for x in _list(value))
 
 
 Names = Annotated[tuple[str, ...], BeforeValidator(_list)]
@@ -120,8 +120,8 @@ class Reason:
     def speaks_of(self, quantity: str, series: str, x: str, paper: float) -> bool:
         """Return True if the reason is about our ``quantity`` and ``series`` at ``x`` and this
         number of the paper."""
-        asked = ((self.quantity, quantity), (self.series, series), (self.x, x), (self.paper, paper))
-        return all(not every or one in every for every, one in asked)
+        pairs = ((self.quantity, quantity), (self.series, series), (self.x, x), (self.paper, paper))
+        return all(not every or one in every for every, one in pairs)
 
 
 Kind = Literal["stated", "derived", "bound"]

@@ -76,13 +76,13 @@ def signals_blocked() -> Iterator[None]:
         return
     came: list[int] = []
     before = {kind: signal.getsignal(kind) for kind in SIGNALS}
-    heard = [kind for kind in SIGNALS if before[kind] not in (None, signal.SIG_IGN)]
-    for kind in heard:
+    handled = [kind for kind in SIGNALS if before[kind] not in (None, signal.SIG_IGN)]
+    for kind in handled:
         signal.signal(kind, lambda number, _: came.append(number))
     try:
         yield
     finally:
-        for kind in heard:
+        for kind in handled:
             signal.signal(kind, before[kind])
         if came:
             signal.raise_signal(came[0])

@@ -48,17 +48,19 @@ def leave_root() -> None:
         sys.exit(2)
 
 
-def go_through_sudo(given: Mapping[str, str]) -> NoReturn:
+def go_through_sudo(from_environment: Mapping[str, str]) -> NoReturn:
     """Start this command again through sudo; the new process leaves root, and uses root for its
     networks only.
 
     Args:
-        given: Options that came from the environment, which sudo does not pass on.
+        from_environment: Options that came from the environment, which sudo does not pass on.
 
     Raises:
         ValueError: There is no sudo (one line).
     """
-    words = [f"{option}={value}" for option, value in given.items() if option != "--sudo"]
+    words = [
+        f"{option}={value}" for option, value in from_environment.items() if option != "--sudo"
+    ]
     program = [sys.executable, "-P", "-B", "-m", "scenarios", *sys.argv[1:], *words]
     sys.stdout.flush()
     try:

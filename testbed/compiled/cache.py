@@ -237,11 +237,11 @@ def _folder() -> Path | None:
     Raises:
         PermissionError: The only places are ones where others could put code.
     """
-    given = config.CACHE_DIR  # pyright: ignore[reportAttributeAccessIssue]
+    configured = config.CACHE_DIR  # pyright: ignore[reportAttributeAccessIssue]
     open_to_others = None
     users = user_cache("canary-kernels")
     usual = [_BESIDE] if Path(__file__).stat().st_uid == os.geteuid() else []
-    for place in [Path(given)] if given else [*usual, *([users] if users else [])]:
+    for place in [Path(configured)] if configured else [*usual, *([users] if users else [])]:
         folder = place / _NAME
         try:
             for made in (place, folder):

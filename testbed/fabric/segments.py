@@ -73,7 +73,7 @@ def segments(ecmp: Ecmp, monitor: BoolArray) -> Segments:
     up, low, high = climbs.links.take(rising), starts[climbs.start[rising]], climbs.end[rising]
     paths += [up, Paths(up.ptr, _reversed(up))]
     length = np.concatenate([each.length for each in paths])
-    return _of(
+    return _segments_of(
         ecmp,
         np.concatenate([*upstream, low, high]),
         np.concatenate([*downstream, high, low]),
@@ -137,7 +137,7 @@ def _reversed(climbs: Paths) -> IntArray:
     return climbs.links[last - position] ^ 1
 
 
-def _of(ecmp: Ecmp, upstream: IntArray, downstream: IntArray, paths: Paths) -> Segments:
+def _segments_of(ecmp: Ecmp, upstream: IntArray, downstream: IntArray, paths: Paths) -> Segments:
     links = paths.padded()
     switches = np.where(links >= 0, ecmp.fabric.link_src[links], -1).astype(np.int32)
     return Segments(upstream, downstream, switches, paths, _subproblems(ecmp, paths))

@@ -131,9 +131,9 @@ class Entry(_Strict):
 
     @model_validator(mode="after")
     def _consistent(self) -> Entry:
-        given = [s for s in _SELECTORS if getattr(self, s) is not None]
-        if len(given) != 1:
-            found = " and ".join(given) if given else "none"
+        selectors = [s for s in _SELECTORS if getattr(self, s) is not None]
+        if len(selectors) != 1:
+            found = " and ".join(selectors) if selectors else "none"
             raise ValueError(f"an entry needs one of {', '.join(_SELECTORS)}; it has {found}")
         for count in ("percent", "links", "devices"):
             value = getattr(self, count)

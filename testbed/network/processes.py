@@ -346,9 +346,9 @@ class Watched:
 
     def _watch(self) -> None:
         while not self._stopping.wait(0.05):
-            self._look()
+            self._check_processes()
 
-    def _look(self) -> None:
+    def _check_processes(self) -> None:
         ended = []
         with self._replacing:
             for name, process in self._processes.items():
@@ -363,7 +363,7 @@ class Watched:
         if self._thread.is_alive():
             self._stopping.set()
             self._thread.join()
-            self._look()
+            self._check_processes()
         for process in self._processes.values():
             if process.poll() is None:
                 process.terminate()

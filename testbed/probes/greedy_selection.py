@@ -133,7 +133,7 @@ def _cross(c, choice, s):
 
 
 @kernel
-def _look(c, choice, s):
+def _score(c, choice, s):
     """Return the score of a path by equation 1; `_DONE` if selecting it would change nothing.
 
     Only groups that the path would split count as a gain, not those that lie on it as a whole. The
@@ -209,14 +209,14 @@ def _greedy(choice, s, lazy, bound, chosen):
             lowest = _DONE
             for c in range(begin, stop):
                 if not lazy and bound[c] < _DONE:  # compute every score again
-                    bound[c] = _look(c, choice, s)
+                    bound[c] = _score(c, choice, s)
                 lowest = min(lowest, bound[c])
             if lowest == _DONE:
                 break
             for c in range(begin, stop):
                 if bound[c] > lowest:
                     continue
-                bound[c] = _look(c, choice, s)
+                bound[c] = _score(c, choice, s)
                 if bound[c] == lowest:
                     n_groups = _take(c, choice, s, n_groups)
                     chosen[n_chosen] = c

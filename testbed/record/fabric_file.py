@@ -130,11 +130,11 @@ def _tiers(table: Table, src: LongArray, dst: LongArray, names: list[str]) -> Lo
     tier = np.full(n, -1, np.int64)
     for end, switch in (("src", src), ("dst", dst)):
         name = f"{end}_tier"
-        given, value = table.given(name), table.values(name)
-        tier[switch[given]] = value[given]
+        present, value = table.has_value(name), table.values(name)
+        tier[switch[present]] = value[present]
     for end, switch in (("src", src), ("dst", dst)):
-        given, value = table.given(f"{end}_tier"), table.values(f"{end}_tier")
-        other = given & (value != tier[switch])
+        present, value = table.has_value(f"{end}_tier"), table.values(f"{end}_tier")
+        other = present & (value != tier[switch])
         table.refuse(other, f"{end} has a different tier in another row")
     graph = coo_array((np.ones(len(src)), (src, dst)), shape=(n, n)).tocsr()
     parts, part = connected_components(graph, directed=False)

@@ -154,12 +154,12 @@ class Table:
         if high is not None and len(values) and not values.max() <= high:
             outside |= values > high
         if column.nullable and outside.any():
-            outside &= self.given(name)
+            outside &= self.has_value(name)
         for row in np.flatnonzero(outside)[:1]:
             reason = needed or f"{interval(low, high) or 'a number'} is needed"
             raise self.fail(int(row), f"{name} is {values[row]}: {reason}")
 
-    def given(self, name: str) -> BoolArray:
+    def has_value(self, name: str) -> BoolArray:
         """Return in which rows a column has a value, bool[n]."""
         return _numpy(pc.is_valid(self._column(name)))
 
@@ -186,7 +186,7 @@ class Table:
         """
         column, wanted = self._column(name), self._schema[name]
         if column.null_count and not wanted.nullable:
-            raise self.fail(int(np.argmin(self.given(name))), f"{name} is missing")
+            raise self.fail(int(np.argmin(self.has_value(name))), f"{name} is missing")
         rows = np.arange(len(self))
         match wanted.type:
             case "text":

@@ -249,23 +249,23 @@ def chosen_flows(
     paths = sets.paths.take(sets.ptr[set_of[taken] - n_pairs])
     packets = [weight * count[taken].astype(np.float64) for count in (sent, lost)]
     observed = Observed(paths, *packets)
-    given = kinds == {"A2"}
+    only_lossy = kinds == {"A2"}
     hidden = ~lossy | hides | untraced
     hidden &= "P" in kinds and "INT" not in kinds
-    rest = np.flatnonzero(lossy & (known | trials) if given else hidden)
+    rest = np.flatnonzero(lossy & (known | trials) if only_lossy else hidden)
     traced = weight
-    if lossy.any() and not given and not hides and not trials:
+    if lossy.any() and not only_lossy and not hides and not trials:
         traced *= (known & lossy).sum() / lossy.sum()
     pairs = None
     if isinstance(flows.sets, PairSets) and (ecmp := flows.sets.climbs()) is not None:
-        free = rest[set_of[rest] < n_pairs] if not given else rest[:0]
+        free = rest[set_of[rest] < n_pairs] if not only_lossy else rest[:0]
         rest = rest[set_of[rest] >= n_pairs]
         ends = flows.sets.src_tor, flows.sets.dst_tor
         got, gone = ((count[free]).astype(np.float64) for count in (sent - lost, lost))
         pairs = PairFlows(ecmp, *ends, set_of[free], got, gone, float(traced))
     counts = (sent - lost)[rest].astype(np.float64), lost[rest].astype(np.float64)
-    sets, at = _by_pair(fabric, flows.sets, set_of[rest], given)
-    if given:
+    sets, at = _by_pair(fabric, flows.sets, set_of[rest], only_lossy)
+    if only_lossy:
         counts = sent[rest].astype(np.float64), np.full(len(rest), GIVEN)
         broken = np.flatnonzero(untraced)
         at = np.concatenate((at, len(sets) + np.arange(len(broken))))

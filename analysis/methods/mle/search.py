@@ -127,7 +127,7 @@ def explain(
     """
     n = len(size)
     fault = -math.log1p(-fault_rate)
-    given, parts = rows, None
+    original, parts = rows, None
     if len(rows.units) >= FEW:
         parts = Components.of(rows)
         rows, size, candidate = parts.rows, size[parts.unit], candidate[parts.unit]
@@ -159,7 +159,7 @@ def explain(
             _learn_penalty(s, parts)
             second_look(s)
         _run(parts, finish, s)
-    return s if parts is None else parts.restored(s, given)
+    return s if parts is None else parts.restored(s, original)
 
 
 def _run(parts: Components | None, function: Callable[..., Any], *arguments: Any) -> None:

@@ -314,17 +314,17 @@ def unreported(
 def _dies(path, back, silence, x):
     """Return minus the logarithm of the probability that the trace of a path of units is
     complete."""
-    n, asked, turned, near = len(path), 0.0, 0.0, 0.0
+    n, there_and_back, turned, near = len(path), 0.0, 0.0, 0.0
     for e in range(n):
         i = path[e]
-        asked += x[i] + (x[back[i]] if back[i] >= 0 else 0.0)
+        there_and_back += x[i] + (x[back[i]] if back[i] >= 0 else 0.0)
         if 2 * e < n:
-            turned = asked + silence[i]
+            turned = there_and_back + silence[i]
         if e < n - 1:
-            near = asked
+            near = there_and_back
     if n <= 2:
         return turned
-    return turned + near - np.log1p(np.exp(near - asked) - np.exp(-asked))
+    return turned + near - np.log1p(np.exp(near - there_and_back) - np.exp(-there_and_back))
 
 
 @kernel

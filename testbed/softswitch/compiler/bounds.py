@@ -91,33 +91,35 @@ class _Statements:
     def __init__(self, program: Bmv2Program, root: schema.Root) -> None:
         self._program = program
         self._root = root
-        self._types = {t.name: len(t.fields) + self._of(t.length_exp) for t in root.header_types}
-        self._calculations = {c.name: self._of(c.input) for c in root.calculations}
+        self._types = {
+            t.name: len(t.fields) + self._values_in(t.length_exp) for t in root.header_types
+        }
+        self._calculations = {c.name: self._values_in(c.input) for c in root.calculations}
 
     def count(self) -> int:
         """Return the approximate number of C statements of the whole program."""
         root = self._root
-        parser = self._of(root.parsers)
+        parser = self._values_in(root.parsers)
         for c in root.checksums:
-            parser += 2 + self._of(c) + self._calculations[c.calculation]
-        deparser = self._of(root.deparsers) + sum(
+            parser += 2 + self._values_in(c) + self._calculations[c.calculation]
+        deparser = self._values_in(root.deparsers) + sum(
             self._fields(name) for name in root.deparsers[0].order
         )
-        lists = self._of((*root.learn_lists, *root.field_lists))
+        lists = self._values_in((*root.learn_lists, *root.field_lists))
         cleared = sum(1 + len(h.type.fields) for h in self._program.headers.values())
         return PARSER_COPIES * parser + 2 * cleared + deparser + lists + self._controls()
 
     def _controls(self) -> int:
         """Return the number for tables, conditions and calls, and for actions in each place."""
-        actions = {a.id: 1 + self._of(a.primitives) for a in self._root.actions}
+        actions = {a.id: 1 + self._values_in(a.primitives) for a in self._root.actions}
         profiles = {
-            ap.name: self._of(ap.selector)
+            ap.name: self._values_in(ap.selector)
             for pipe in self._root.pipelines
             for ap in pipe.action_profiles
         }
         total = sum(actions.values())
         for pipe in self._root.pipelines:
-            total += self._of(pipe.conditionals)
+            total += self._values_in(pipe.conditionals)
             total += sum(actions[call.action_id] for call in pipe.action_calls)
             for t in pipe.tables:
                 runs: Iterable[int] = {*(t.action_ids or ())}
@@ -127,7 +129,7 @@ class _Statements:
                 total += profiles.get(t.action_profile or "", 0)
         return total
 
-    def _of(self, record: Any) -> int:
+    def _values_in(self, record: Any) -> int:
         """Return the number for all values in a record."""
         return sum(1 + self._named(one) for _, one in walk(record))
 

@@ -58,13 +58,13 @@ def identity(command: tuple[str, ...], folder: Path) -> str:
         known = kept.read_text() if kept else ""
     if known:
         return known
-    asked = _asked_identity(command)
-    if kept and asked:
+    of_command = _asked_identity(command)
+    if kept and of_command:
         with suppress(OSError), tempfile.TemporaryDirectory(dir=folder) as work:
             new = Path(work) / kept.name
-            new.write_text(asked)
+            new.write_text(of_command)
             os.replace(new, kept)
-    return asked
+    return of_command
 
 
 def _identity_file(command: tuple[str, ...], folder: Path) -> Path | None:

@@ -232,13 +232,13 @@ class ParserWriter:
         if sum(width for _, width in keys) != values.width:
             raise UnsupportedProgram(f"select with value_set {name!r} of another width")
         left, padded = values.width, 8 * sum((w + 7) // 8 for _, w in keys)
-        given = (1 << padded) - 1 if mask is None else mask
+        full_mask = (1 << padded) - 1 if mask is None else mask
         parts, wanted = [], 0
         for key, width in keys:
             left -= width
             padded -= 8 * ((width + 7) // 8)
             parts.append(f"(u128){key} << {left}")
-            wanted = wanted << width | given >> padded & (1 << width) - 1
+            wanted = wanted << width | full_mask >> padded & (1 << width) - 1
         return f"ss_in_value_set(sw, {values.index}, {' | '.join(parts)}, {literal(wanted, 128)})"
 
 

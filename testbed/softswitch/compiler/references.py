@@ -368,11 +368,11 @@ def _check_order(names: _Names, nodes: Mapping[str, list[tuple[Place, str | None
         raise Wrong(place, f"{second!r} is in a cycle") from None
 
 
-def _check_call(names: _Names, place: Place, action: int, given: int) -> None:
+def _check_call(names: _Names, place: Place, action: int, count: int) -> None:
     names.known(place, "action", action, names.actions)
     wanted = len(names.actions[action].runtime_data)
-    if wanted != given:
-        raise Wrong(place, f"action {action} takes {wanted} parameters, not {given}")
+    if wanted != count:
+        raise Wrong(place, f"action {action} takes {wanted} parameters, not {count}")
 
 
 def _check_table(

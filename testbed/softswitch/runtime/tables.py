@@ -254,12 +254,12 @@ class Table:
         """Return (packets, bytes) that hit each of many entries, uint64[n, 2]; see `counter`."""
         if not self.definition.counters:
             raise TableError(Code.COUNTERS_DISABLED, f"table {self.name!r} has no direct counter")
-        asked = np.fromiter(map(self._handle, handles), np.uint64, len(handles))
-        out = np.empty((len(asked), 2), np.uint64)
+        requested = np.fromiter(map(self._handle, handles), np.uint64, len(handles))
+        out = np.empty((len(requested), 2), np.uint64)
         found = self._lib.ss_table_counters(
-            self._sw, self._i, asked.ctypes.data, len(asked), out.ctypes.data
+            self._sw, self._i, requested.ctypes.data, len(requested), out.ctypes.data
         )
-        if found < len(asked):
+        if found < len(requested):
             self._check(-4, handles[found])
         return out
 

@@ -114,15 +114,15 @@ class ControllerHeader:
 
     def pack(self, metadata: Any) -> bytes:
         """Return the bytes of a header from PacketMetadata, which must have every field."""
-        given = {m.metadata_id: m.value for m in metadata}
-        if len(metadata) != len(given) or set(given) != {f[0] for f in self.fields}:
+        values = {m.metadata_id: m.value for m in metadata}
+        if len(metadata) != len(values) or set(values) != {f[0] for f in self.fields}:
             names = ", ".join(f[1] for f in self.fields) or "none"
             raise P4Error(
                 INVALID_ARGUMENT, f"packet-out metadata must have each of these once: {names}"
             )
         value = 0
         for i, name, width in self.fields:
-            value = value << width | decode(given[i], width, f"packet-out metadata {name!r}")
+            value = value << width | decode(values[i], width, f"packet-out metadata {name!r}")
         padding = -self.bits % 8
         return (value << padding).to_bytes((self.bits + padding) // 8, "big")
 

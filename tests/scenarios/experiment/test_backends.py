@@ -34,23 +34,23 @@ def test_bmv2_where_it_is_installed_and_root_is_to_be_had(
 
 
 def test_virtual_time_where_bmv2_would_fall_behind(everything: pytest.MonkeyPatch) -> None:
-    choice = choose_backend(80, asked=False)
+    choice = choose_backend(80, wants_root=False)
     assert choice == Choice("virtual", "80 BMv2 switches are too many for 2 cores")
     everything.setattr(os, "cpu_count", lambda: 8)
-    assert choose_backend(80, asked=False).backend == "bmv2"
+    assert choose_backend(80, wants_root=False).backend == "bmv2"
 
 
 def test_virtual_time_is_news_only_to_who_asked_for_root(everything: pytest.MonkeyPatch) -> None:
     everything.undo()
     everything.setenv("PATH", "/nonexistent")
-    assert choose_backend(20, asked=False) == Choice("virtual", "")
-    choice = choose_backend(20, asked=True)
+    assert choose_backend(20, wants_root=False) == Choice("virtual", "")
+    choice = choose_backend(20, wants_root=True)
     assert choice.backend == "virtual" and "is not on the PATH" in choice.reason
 
 
 def test_a_user_with_bmv2_hears_how_to_use_it(everything: pytest.MonkeyPatch) -> None:
     everything.setattr(os, "geteuid", lambda: 1000)
-    choice = choose_backend(20, asked=False)
+    choice = choose_backend(20, wants_root=False)
     assert choice.backend == "virtual" and "SUDO=1" in choice.reason
 
 
