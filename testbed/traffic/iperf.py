@@ -32,6 +32,7 @@ from testbed.traffic.transfers import Transfers
 SEGMENT = 1448
 BUFFER = 32 << 10  # iperf3 ends when the last byte is in the buffer, whose content is then lost
 PACING_US = 50_000  # a client sends due data at this interval, like segmentation offload
+_PATIENCE_S = 20.0  # that a server may take until it listens
 LEAD_NS = 5_000_000_000  # a server is started that long before its client, as it may have to wait
 YIELDING = ("nice", "-n", "19")  # a client that waits for its server's last word does so busily
 AT_ONCE = 256  # clients; a transfer waits while there are as many
@@ -98,15 +99,15 @@ class Iperf:
 
     # ---- the run -----------------------------------------------------------------------------
 
-    def prepare(self, patience_s: float = 20.0) -> None:
+    def prepare(self) -> None:
         """Start the servers of the first transfers and wait until they listen.
 
         Raises:
-            NetworkError: One does not listen after ``patience_s`` seconds.
+            NetworkError: One does not listen after `_PATIENCE_S` seconds.
         """
         self._start_servers(LEAD_NS)
         wanted = [(self._dst[n], self._keys[n][3]) for n in self._servers]
-        deadline = time.monotonic() + patience_s
+        deadline = time.monotonic() + _PATIENCE_S
         while wanted:
             listening = {host: self._sockets.listening(host) for host, _ in wanted}
             wanted = [(host, port) for host, port in wanted if port not in listening[host]]

@@ -63,7 +63,6 @@ def put_ipv4(
     protocol: Field,
     ttl: Field,
     length: int = 0,
-    identification: Field = 0,
 ) -> None:
     """Write an IPv4 header without options at byte ``at`` of each frame.
 
@@ -71,7 +70,7 @@ def put_ipv4(
     """
     frames[..., at] = 0x45
     put(frames, at + 2, length, 2)
-    put(frames, at + 4, identification, 2)
+    put(frames, at + 4, 0, 2)
     put(frames, at + 8, ttl, 1)
     put(frames, at + 9, protocol, 1)
     put(frames, at + 12, src_ip, 4)

@@ -90,11 +90,10 @@ class ProfileConfig:
 
 @dataclass(frozen=True)
 class DigestConfig:
-    """A digest: bits of its members, and whether they stand in a struct, tuple or alone."""
+    """A digest: whether its members stand in a struct, a tuple or alone."""
 
     id: int
     name: str
-    widths: tuple[int, ...]
     shape: str
 
 
@@ -380,7 +379,7 @@ class PipelineConfig:
         )
         if widths != theirs or len(members) != len(theirs):
             raise P4Error(INVALID_ARGUMENT, f"the members of digest {name!r} are not the program's")
-        return DigestConfig(d.preamble.id, name, widths, shape)
+        return DigestConfig(d.preamble.id, name, shape)
 
 
 SUFFIXES = (".p4info.txtpb", ".p4info.txt", ".p4info.pb.txt", ".p4.p4info.txtpb", ".p4.p4info.txt")
