@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated, Any, TypeVar, dataclass_transform
 
 from pydantic import BeforeValidator, Field, GetCoreSchemaHandler
@@ -126,7 +126,7 @@ Empty = BeforeValidator(_array)
 """The rule of an array that p4c writes as ``{}`` if it is empty."""
 
 
-@dataclass_transform(frozen_default=True)
+@dataclass_transform(frozen_default=True, field_specifiers=(field,))
 class Record:
     """An object of the JSON; each subclass is a frozen dataclass whose fields are the keys."""
 
