@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # The front door: `make` lists what there is. The first target that needs it sets up .venv from a
 # lock file (scenarios/command/install.py); nothing is installed outside this folder.
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Localization methods behind one interface, and the scores of their diagnoses.
 
 The package reads columnar observations (`telemetry`), infers which links lose packets (`methods`)

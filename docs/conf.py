@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Settings of the documentation site; `make docs` builds it into docs/_build/html."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The figures of the methods' pages, drawn when the site is built, by the methods themselves."""
 
 from __future__ import annotations

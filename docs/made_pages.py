@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Markdown that is made when the site is built: tables of the code, and of the files in docs/data.
 
 `MAKERS` names what a page may ask for with ``{made} NAME``, or ``{made} NAME ARGUMENT``.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the site adds to Sphinx: pages made from the code and from data files, and formulas.
 
 Markdown pages say ``{made} NAME`` where something is made when the site is built: the Markdown that

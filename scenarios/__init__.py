@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The testbed from Python: run a scenario, load a run, or diagnose telemetry from elsewhere.
 
 from scenarios import load, localize, run

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Runs the command line as ``python -m scenarios``; Ctrl-C prints one line, also during the
 imports.
 

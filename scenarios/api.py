@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The testbed from Python: `run` a scenario, `load` a run, `localize` telemetry from elsewhere.
 
 Import from `scenarios`. Nothing here prints. Wrong input raises ValueError with the same line

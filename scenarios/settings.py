@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The former place of `Settings`: import it from `scenarios`. It is kept for one release."""
 
 import warnings

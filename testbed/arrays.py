@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Aliases of the NumPy array types that annotations use most.
 
 A `FloatMatrix` has two dimensions. The shape of any other array is given in the docstring of the

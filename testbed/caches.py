@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Where this user's compiled code is cached, and whether other users could write to that place."""
 
 from __future__ import annotations

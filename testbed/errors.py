@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The base class of errors that a user can correct; a command prints them in one line."""
 
 

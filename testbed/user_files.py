@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Loads Python files that the user named on the command line, and reports errors with their line.
 
 Such a file is the user's own code and is trusted. Its path must not come from any other source,

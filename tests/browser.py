@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A real browser for pages: Chromium."""
 
 from __future__ import annotations

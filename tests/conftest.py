@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Shared fixtures: one small run of the main job, made once a test session and worker."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The figures that README.md and the first hour show: made by the commands that stand beside them.
 
     python -m tests.documents            write all of them anew

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The pictures of the README: ``python -m tests.pictures RUN COMPARISON``, of their pages, and
 ``python -m tests.pictures runs/reproduce/canary-8``, of a figure.
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a record or a diagnosis may lack, and a test knows to be there."""
 
 from __future__ import annotations

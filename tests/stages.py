@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The test suite in stages, with one summary: ``python tests/stages.py [options of pytest]``.
 
 Tests of real packets measure real time, so they run one at a time; the others run on all

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """README.md and the first hour show what their commands print, figure by figure.
 
 ``python -m tests.documents`` writes their figures anew.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The examples in docstrings run; what users call, each method and each fabric has one."""
 
 from __future__ import annotations

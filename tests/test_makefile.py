@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What `make` does with its own command line."""
 
 from __future__ import annotations

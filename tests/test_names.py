@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Names are text: what they hold is shown and never done, wherever they come out."""
 
 from __future__ import annotations

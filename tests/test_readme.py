@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the README teaches works as printed."""
 
 from __future__ import annotations

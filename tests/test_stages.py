@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The suite runs all of its stages whatever happens in the first, and sums them up once."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The walks of a packet and of an epoch, in docs/learn, name what there is."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Made-up wheels: ``python tests/wheels.py LOCK FOLDER`` offers a later release of each package.
 
 CI sets the project up with such a folder in pip's ``--find-links``. A set-up that resolved anything

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # Installs the packages that the emulation needs on Ubuntu 24.04 or Debian 12: those of the
 # distribution, then BMv2 and p4c from p4lang's apt repository. Run it as root; it can be repeated.
 # If that repository has no package for this system or cannot be reached, the script prints one

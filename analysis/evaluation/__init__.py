@@ -1,1 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
 """How well methods did: scores, calibration, comparisons, rankings and reports."""

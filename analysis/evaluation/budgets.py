@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What each measurement of a run asked for and what it got, computed from the record."""
 
 from __future__ import annotations

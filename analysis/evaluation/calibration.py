@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Calibration of a method's parameters on training data, by one of two rules.
 
 The settings of a grid are tried on telemetry whose faults are known. `best` chooses the highest

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The cells of the table of a run's methods, which the terminal and the pages show alike."""
 
 from __future__ import annotations

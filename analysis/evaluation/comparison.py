@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Comparisons of methods over many runs: means with confidence intervals, and the plot."""
 
 from __future__ import annotations

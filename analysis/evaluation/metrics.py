@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Precision, recall and F1 of a diagnosis, on directed and on undirected links.
 
 A run on real packets has two truths: the links with an injected fault, and the links that really

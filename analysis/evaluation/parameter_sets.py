@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Parameter sets as YAML files: those that the papers print, and those from `canary calibrate`.
 
     methods:

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Diagnoses as rankings of links and devices: as a table for the terminal and as columns."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Run methods on a run's telemetry, and report their scores as text and as JSON."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The tables of a sweep for a terminal: F1 over the values of a setting."""
 
 from __future__ import annotations

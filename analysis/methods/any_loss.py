@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The trivial method: every link that may have lost a packet is faulty.
 
 It is a reference for comparisons. Where it does as well as the published methods, healthy links

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The interface of every localization method, its diagnosis, and what all methods share.
 
 ``NAME+CHANGE`` is a variant of a published method: the method with one change to its algorithm. A

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Canary's multi-stage inference (section III-F): from the counts of segments to faulty links.
 
 The success rates of segments, pooled over the epochs, go through stages of coordinate descent, one

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Check a method's parameters against the constraints in its constructor's annotations.
 
     def __init__(self, *, noise: Rate = 5e-5, model: Literal["simple", "full"] = "full") -> None:

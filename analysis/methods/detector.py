@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """deTector (USENIX ATC 2017): packet loss localization, PLL, from probes over a planned matrix.
 
 A greedy search explains the lossy paths by as few links as possible; it always takes the link that

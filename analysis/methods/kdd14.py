@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """KDD14 (Herodotou and others, KDD 2014), reconstructed: one culprit a path, and a test.
 
 The paper was not available. The method is built from two statements about it. Its public abstract

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Methods in Python files that the user names: ``METHODS=worst.py``.
 
 Such a file has one class with the interface `analysis.methods.base.Localizer`. If it has several,

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """NetBouncer (NSDI 2019): active probes, device detection, regularised coordinate descent.
 
 A probe bounces off a core switch and returns over the same links. It observes undirected links: x_i

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """NetScope (INFOCOM 2010): loss tomography by L1-regularised least squares.
 
 This is the version that the NetBouncer paper compares with (its section 6.5): "L1-norm minimization

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The grammar of methods and their parameters, the same wherever a user names a method.
 
     METHODS = METHOD[,METHOD]...

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Canary's and canary-mle's diagnosis of counts in parts (`analysis.telemetry.parts`).
 
 Each part stays in the process that read it. Messages are as large as the number of links of the

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The available methods: this project's, and those that installed packages register.
 
 A method is a class with the interface `analysis.methods.base.Localizer`. A package registers one as

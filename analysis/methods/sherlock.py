@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Sherlock's search, Ferret (SIGCOMM 2007, section 3.2), on Flock's model: for small fabrics.
 
 Every hypothesis of at most k failed components is scored, so the result is the best of these, and

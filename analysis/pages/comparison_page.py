@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The pages of a comparison, many seeds of one scenario with every method on each, and of a sweep,
 comparisons that differ in one setting with every method over its values."""
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The page of a run in progress; it has no counts until the server sends events."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The path of one flow's packets through the switches, and what the meters counted of them."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Precision and recall of a method by the loss rate of the faults."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The data that the page of a run draws: the fabric, its faults and each method's verdict, as JSON.
 
 The browser draws the fabric from the switches' tiers and pods and the ends of the links. In a large

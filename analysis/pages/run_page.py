@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The page of a finished run: one HTML file, made from the run's record. It shows the run epoch by
 epoch, too: packets counted and lost, and what methods blame after the first epochs."""
 

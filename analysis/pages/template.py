@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Join templates, scripts and data to one HTML file that needs no other file.
 
 Names in a record are untrusted input. Jinja2 escapes them in the HTML; in the JSON data no text can

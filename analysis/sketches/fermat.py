@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """FermatSketch (Yang et al., ChameleMon, SIGCOMM 2023): flows with their lost packets.
 
 A packet adds its flow's ID, modulo a prime, and 1 to one bucket of each row. The sketch is linear:

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """FlowRadar (Li, Miao, Kim, Yu, NSDI 2016): every flow with its packets, in an invertible table.
 
 A packet of a flow that the flow filter (a Bloom filter) has not seen adds the flow's ID and 1 to

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Hashes of IDs of up to 128 bits, in compiled code and as arrays.
 
 An ID is two words: ``hi`` and ``lo``, uint64, as in `analysis.telemetry.minus_meters.MeterDump`.

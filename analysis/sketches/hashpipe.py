@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """HashPipe (Sivaraman et al., SOSR 2017, algorithm 1): the largest flows, in stages of hash tables.
 
 The first stage always takes the packet's flow and evicts the flow that it finds there; each later

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """LossRadar (Li, Miao, Kim, Yu, CoNEXT 2016): every lost packet, from two meters of all packets.
 
 A packet's signature is its flow ID and its IP ID: 120 bits. Both ends of a link add it to one cell

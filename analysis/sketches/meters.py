@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Canary's meters (section III-C) at any width.
 
 A bucket belongs to the first flow that is hashed to it, and becomes dirty when another flow is; it

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The size that a sketch needs, by a formula and by decoding.
 
 `clean_width` returns the width at which 80 % of the items have a bucket of their own in some row;

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Coordinate descent for the latent factor model of NetBouncer (section 5, appendix B).
 
 Minimises, over link success probabilities x in [0, 1],

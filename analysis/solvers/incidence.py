@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Which links a path uses and which paths use a link, as two CSR arrays.
 
 `Sweeps` visits links on all cores with the result of visiting them one by one in ascending order.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Tomography on logarithms: L1-regularised least squares, by coordinate descent.
 
 Equation 1 of the NetBouncer paper, y_j = prod of the x_i on path j, is linear in b_i = ln x_i:

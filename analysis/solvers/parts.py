@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Run a compiled function in parts, on all cores."""
 
 from __future__ import annotations

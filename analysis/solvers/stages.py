@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Coordinate descent one loss range at a time (Canary, section III-F).
 
 The lossy paths are divided into groups by loss rate. From the highest group down, each stage maps

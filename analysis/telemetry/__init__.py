@@ -1,1 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
 """What every method reads of a run, and how it is made of the run's record."""

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Checks of rows of telemetry, for observation files and for parts of segment counts."""
 
 from __future__ import annotations

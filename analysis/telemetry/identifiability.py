@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Which links a method's observations cross, and which links they tell apart.
 
 A link is *observed* if an observation with packets crosses it, or may cross it if its path is

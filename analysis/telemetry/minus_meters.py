@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """From one epoch's registers to minus meters (Canary, section III-E, algorithm 3).
 
 A switch's upstream meter (USM) counts what it sends, its downstream meter (DSM) what arrives. The

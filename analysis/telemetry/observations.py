@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Read the telemetry that methods may use from the record of a run.
 
 If the raw registers were recorded, Canary's segment counts are computed from them here, so that a

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Canary's segment counts in several files, for fabrics whose counts do not fit on one machine.
 
 A part is one file. No two parts share a link, as those of two pods do not: each sub-problem

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Read an observations file, with a check of every row."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Segments that should have counted packets by ECMP's share, but counted none.
 
 Canary selects flows by the packets that arrive, so a link that loses every packet from the start is

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The columnar observations that localization methods read.
 
 One `Telemetry` holds everything that a run measured: Canary's segment counts, flow records of the

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Write telemetry to an observations file."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """
 The same fault, from 1 % to 0.01 %
 ==================================

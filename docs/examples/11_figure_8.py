@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """
 Figure 8 of the Canary paper, reduced
 =====================================

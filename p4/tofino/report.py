@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Compiles the Tofino profiles, and reports what they take of the chip beside the paper's table IV.
 
     python3 p4/tofino/report.py            compile both profiles into p4/tofino/build/

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Arguments that several commands share and their completion in a shell, and lists of seeds in the
 form ``1-50`` or ``1,2,10-12``."""
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Prints the measurement contract that `docs/reference/measurements.md` contains.
 
 Run it as ``python -m scenarios.command.budgets``. The contract is in

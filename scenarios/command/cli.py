@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The command line: ``canary run``, ``compare``, ``localize`` and the other commands."""
 
 from __future__ import annotations

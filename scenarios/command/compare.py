@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Implements ``canary compare``: one comparison, or one for each value of a setting."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """``canary doctor``: examines what this machine can run, and what to install for the rest.
 
 For a missing program it prints the same line as a run that needs it.

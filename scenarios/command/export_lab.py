@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Writes the network of a scenario as a lab for containerlab, on one machine or on several."""
 
 from __future__ import annotations

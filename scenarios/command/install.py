@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Set up ``.venv`` from a lock file: ``python3 -I scenarios/command/install.py users|developers``.
 
 ``make`` runs this with the system's Python before anything is installed, so it uses only the

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Diagnoses telemetry from files, and exports runs as such files."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Commands for the network and the machine: bring it up, open a shell on a switch, clean up, warm
 up."""
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The settings as options of the command line, in `make help` and in the documentation's table.
 
 An option can be given in three ways: ``--k 8``; ``K=8``, as make passes it on; and ``CANARY_K=8``

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The command ``canary page``, which writes the page of a run or comparison."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """``canary plan``: compares deTector's probe matrix of a fat-tree with simpler probing plans."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """``canary reproduce``: lists the experiments, or runs some of them."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Shows runs and comparisons: as tables in the terminal, and as a page each."""
 
 from __future__ import annotations

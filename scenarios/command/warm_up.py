@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Compiles the functions that runs on packets and their methods use, once for each installation."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Shows a run while it goes on: in the terminal and, with ``--watch``, in a browser."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The networks that a scenario can run on: in this process and virtual time, or Mininet and real
 time."""
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Slows the clock of a run on real packets down while the machine cannot keep up with it.
 
 Sources, epochs, faults, traces and controller of a run live by one clock, that of the network. It

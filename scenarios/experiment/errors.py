@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Messages of one line for errors and interruptions."""
 
 from __future__ import annotations

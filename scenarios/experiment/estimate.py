@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Estimates the processor time and the memory of a run before it begins, from counts of packets,
 packet-hops, links and pairs of ToRs and from fitted formulas.
 

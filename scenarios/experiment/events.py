@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Carries out the events of the setting EVENTS, and restores switches that restarted or were taken
 by another controller.
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The inputs of a run: values that follow from its settings and do not change while it runs."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The epoch loop: traffic flows, the meters are read, and the controller selects more flows.
 
 The agenda of a run says what is due at which time. The network runs until the next entry is due: a

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The events that a run reports to its observers while it goes on."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Adapts a run on real packets to the number of packets per second that this machine can carry.
 
 Packets beyond that number are late or lost without a fault. If the defaults of a run would send too

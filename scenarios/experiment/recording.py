@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Writes the record of a run with packets: its tables, from the counters of the network."""
 
 from __future__ import annotations

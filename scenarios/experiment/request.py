@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A scenario, and the request of a run: a scenario, the settings that the user gave, and those of a
 file.
 

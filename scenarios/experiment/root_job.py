@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The emulation that a user's process has the root process do, and the record that comes back.
 
 A job is JSON and arrays of numbers with fixed types. The reader builds settings, faults and traffic

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Makes one run, from its settings to its summary: traffic, emulation, diagnosis and record."""
 
 from __future__ import annotations

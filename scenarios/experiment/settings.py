@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The settings of a run: the meaning, default, bounds and unit of each, defined once.
 
 The options of the command line (`scenarios.command.options`), the list of `make help` and the table

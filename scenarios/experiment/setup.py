@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Sets up a run with packets: switches and their rules, faults, sources, probes and agents."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Shows progress and messages in the terminal."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Simulates a run without packets, as its settings say (`testbed.probes.without_packets`)."""
 
 from __future__ import annotations

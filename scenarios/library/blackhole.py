@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Broken forwarding entries: on a few links some flows lose every packet, the others none.
 
 From a quarter of the run on, a faulty link drops all packets of flows with certain low bits in the

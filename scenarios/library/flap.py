@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Links that come and go: a few links lose half their packets for a third of every 0.9 s.
 
 The aggregation of epochs (Canary, section III-F: losses in n' of n epochs) must still see them.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """10 % of the directed links drop packets at low rates only, 0.001 to 0.05.
 
 Methods with a single stage overlook such links (Canary, section III-F).

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """One or two switches lose packets on 25 to 100 % of their links, 0.1 to 1 % (Flock, section 7.2).
 
 Each link has its own loss rate, as in section 7.1, whose set-up section 7.2 uses.

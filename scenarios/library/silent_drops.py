@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Few links drop a small share of the packets silently: Flock's own simulations (its section 7.1).
 
 1 to 8 links of a Clos network with three-fold oversubscription lose 0.1 to 1 %, healthy ones up to

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A network that stays up: faults can be injected and removed, and an epoch of traffic is measured
 on request.
 

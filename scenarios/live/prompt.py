@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Mininet's prompt with commands of this testbed: break a link, measure, heal the link.
 
 mininet> fault agg0_1 core2 0.05

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Sends the state of a run or network to the server of its page, without waiting for it.
 
 A thread writes the lines. If the server is slow, counters are left out.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Emulates as root for a user's process, which is connected to its standard input.
 
 The job is checked (`scenarios.experiment.root_job`). The record goes back to the user's process,

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The server of a live page: a separate process that serves the page and its events on loopback
 only.
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Shows a run in browsers: its phase, its links' counters, and Canary's verdict after each epoch. A
 network at Mininet's prompt is shown with its counters, its faults and verdicts.
 

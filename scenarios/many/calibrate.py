@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Calibration: chooses a method's parameters on training runs, by the same rule for every method.
 
 Training runs are simulated from a list of settings, or are run directories. The defaults were

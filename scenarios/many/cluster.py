@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The workers of a running Dask cluster, as `scenarios.many.work.Workers`.
 
 All workers must have the same code, packages and files; everything that determines the figures is

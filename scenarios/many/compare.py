@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Runs many seeds of one scenario in parallel, and scores each method on every run.
 
 Each seed is a run and a piece of work of `scenarios.many.work`. The same command continues an

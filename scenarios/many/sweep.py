@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Sweeps: a comparison for each value of one setting, such as ``SWEEP=K=4,8,16``.
 
 Each comparison has its own folder, written by `scenarios.many.compare`, and can be continued. This

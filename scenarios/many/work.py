@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Does pieces of work in separate processes, and keeps each result in a folder as soon as it is
 there.
 

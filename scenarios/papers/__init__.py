@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The figures and tables of the papers: their printed values beside the values computed here.
 
 ``values.yaml`` declares every figure: its setting, its panels, the values that its paper prints

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Traffic between two switches for 30 seconds (Canary, sections IV-C and IV-F): figure 7, the
 counts of the meters while the controller selects flows, and figure 11, how well each method knows
 the largest flows."""

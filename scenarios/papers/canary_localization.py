@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Canary's figures 8 to 10: the links that the methods find in a fat-tree, and their time.
 
 The authors simulated a fat-tree as path segments, without packets, and so does `World`.

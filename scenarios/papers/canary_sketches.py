@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Sketches that detect the losses of one link (Canary, section IV-B): figure 6 and table II.
 
 10,000 flows send 100 Gbit/s for 100 ms in packets of 1,500 bytes, that is 833,333 packets. The

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Canary's tables III and IV, the methods' parameters and the resources of a Tofino that a switch
 uses; and figure 12, the cost of the program for a packet in software: two monitor switches with a
 link between them (section IV-G)."""

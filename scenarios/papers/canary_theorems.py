@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Canary's theorem 1, on segments that cannot be told apart, and theorem 2, on clean buckets."""
 
 from __future__ import annotations

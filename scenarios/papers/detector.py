@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """deTector: the number of paths in its plans, and the links that its localization (PLL) finds on
 them."""
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The types of an experiment: what ``values.yaml`` declares of a figure, and the tasks that compute
 it."""
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Flock's figures 2, 3, 4 (c), 5 and 8, and table 1: accuracy by kind of telemetry, and time of the
 search."""
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Flock's simulation (its section 6.3) without packets: lossy links, flows, probes and
 telemetry."""
 

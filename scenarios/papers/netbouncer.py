@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """NetBouncer's figures 6 to 9: its variants, its solver, its parameter lambda, and other
 methods."""
 

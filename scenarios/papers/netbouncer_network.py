@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """NetBouncer's simulation (its section 6.1): a Clos network of 48-port switches with its servers.
 
 It has 27,648 servers and 82,944 links. Healthy links lose up to 0.1 %, faulty ones 2 to 100 %; all

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """HTML pages of an experiment that was run, and of all experiments that were run."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Plots of an experiment: our means with 95 % intervals, and the paper's values."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """All experiments in the order of the papers, and the figures that are left out, with the reasons.
 
 ``values.yaml`` declares how each figure is drawn and explained, and the values that its paper

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Runs experiments part by part, keeps each part, then draws and compares the results."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The list of all experiments for the terminal, and the results of those that were run as data."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The paper's values beside ours as text: Markdown, and tables for the terminal."""
 
 from __future__ import annotations

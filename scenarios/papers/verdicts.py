@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Verdicts: whether our values agree with those that a paper prints, computed value by value."""
 
 from __future__ import annotations

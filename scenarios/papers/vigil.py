@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """007's figures: accuracy, precision and recall in its simulation (figures 3 to 12 and section
 6.7), and votes in a cluster of 10 ToRs (section 7 and figure 13)."""
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """007's simulation (its section 6.1): pods of two levels, 60 connections per host and epoch, and
 the traces of its agents.
 

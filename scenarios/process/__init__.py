@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The process of a command: the signals that it receives, and the user that it runs as.
 
 Only the network of a run on real packets needs root. A command that sudo started becomes the user

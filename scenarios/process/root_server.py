@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The root server: a process that stays root while a command started by sudo runs as the user.
 
 It listens on a Unix socket whose name only the command knows, and accepts only processes of the

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Signals that end a command: Ctrl-C, SIGTERM, and SIGHUP when its terminal closes.
 
 Until `raise_on_signals` is called, a signal ends the command at once: an exception would pass

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Lets a command that sudo started continue as the user who called sudo.
 
 This happens before the command line is read: the program is executed again, and the new process has

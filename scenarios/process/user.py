@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The user who called sudo, and which of that user's files and variables a root process may use."""
 
 from __future__ import annotations

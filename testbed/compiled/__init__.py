@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Compiled (Numba) functions: `njit` and `kernel` say how they are compiled and cached.
 
 The cache (`testbed.compiled.cache`) follows what a function calls: an edit makes what was edited

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The files in which compiled functions are kept, a file for each function and types of arguments.
 
 Numba's own cache compiles again when any line of the function's file changes, but not when a

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Epochs: when each monitor switch changes parity, and in which epoch a packet was counted; the
 meters of an epoch's parity are read from all monitor switches and cleared."""
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Forwarding: two-level prefixes down, ECMP up in the fat-tree (Al-Fares et al., SIGCOMM 2008).
 
 The P4 program has tables of sizes that suit most fabrics, and a run of a larger one makes them as

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Control of a soft switch in this process: registers are live views and writes take no time.
 
 What is written to its tables is also kept here, so that it can be restored after a restart.

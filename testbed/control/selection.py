@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Selection of large flows on demand (Canary, section III-D).
 
 After an epoch the diagnoser asks for `delta` more flows on every segment that counted fewer than

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The protocols through which the controller uses a switch, local or remote, with any program.
 
 `testbed.control.local.LocalSwitch` is a soft switch in this process, and

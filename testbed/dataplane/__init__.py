@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The one place that names the P4 program: an instance for each control block, as in `p4/include`.
 
 Every name is looked up in what p4c made of the sources (`testbed.dataplane.program`), with the key

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The P4 program as a run needs it: with its limit of ICMP messages and tables of its sizes.
 
 A switch answers so many expired packets in each window of time (`p4/include/expiry.p4`). Window

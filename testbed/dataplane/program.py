@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What p4c made of the program, looked up by name; what it lacks is an error of one line.
 
 Tables, actions, registers, counters and header fields are read from the BMv2 JSON, the names of a

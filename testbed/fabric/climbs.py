@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """All upward paths (climbs) from some switches of a Clos, and the equal-cost paths of their pairs.
 
 An up-down path climbs from its source to some switch and descends to its destination; the descent

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A Clos fabric of any shape as pure data: switches in tiers, links between them, paths.
 
 The fat-tree of `testbed.fabric.fat_tree` is one, which also has ports, hosts and addresses. Others

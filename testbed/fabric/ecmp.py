@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Equal-cost paths of a Clos without listing them: their turning tier, number, and random draws.
 
 A path climbs from its source to some switch and descends to its destination, and the descent is a

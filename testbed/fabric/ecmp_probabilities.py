@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """ECMP probabilities of any Clos, as 007's vote adjustment needs them (section 5.1).
 
 ECMP spreads the connections of two ToRs uniformly over their equal-cost paths, those of

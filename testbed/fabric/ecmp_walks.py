@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Compiled walks over the equal-cost paths through a link: the votes that its connections cast.
 
 ``up`` and ``under`` are the upward links that begin and that end at each switch; ``ways_to`` are

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The fat-tree as pure data: switches, hosts, ports, addresses and directed links::
 
             core0      core1      core2      core3          k^2/4 core switches

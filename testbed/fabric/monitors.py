@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The setting MONITORS: which switches host Canary's meters (its section III-A).
 
 Terms joined by ``+``; a switch is a monitor if one of them names it:

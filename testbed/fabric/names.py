@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Text for messages: names made safe to print, shortened, and the nearest known name."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Fabrics for emulated packets: a Clos with hosts, ports and addresses."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Path sets of pairs of ToRs without listing the paths, which memory could not hold at scale."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The pathBF: a packet's path segment as a Bloom filter of switch IDs (Canary, section III-B).
 
 Each switch ORs ``m = 3`` bits of a 32-bit field into a packet; the monitor switch at the end of the

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Paths as arrays: many paths of directed links, and many sets of possible paths."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The path segments between monitor switches of any Clos, and how much traffic crosses each."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The setting TOPOLOGY: a fabric described by one word.
 
     fat-tree                                the fat-tree of K

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Operator events of a run: ``EVENTS='0.45 drain tor0_0->agg0_1; 0.5 reboot core0'``.
 
 The text is a list of ``SECONDS WORD NAME``, separated by semicolons:

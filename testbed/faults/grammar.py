@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The grammar of FAULTS: its text or its YAML file, read as entries before links are drawn.
 
 What a fault may be (its rate, kind, match and schedule) is checked in `testbed.faults.plan`.

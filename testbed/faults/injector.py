@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Injects a fault plan through the P4 fault tables of the switches."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Faults in the kernel: netem or nftables at the interface where a directed link begins.
 
 They act after the switch has sent a packet, hence after its upstream meter counted it, and only on

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The plan of a run's faults, which is the ground truth that methods are scored against, and the
 loss rates of healthy links: ``NOISE=0.0001`` on all, ``NOISE=0..0.0001`` drawn for each."""
 

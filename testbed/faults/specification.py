@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Which links break, how much and when: ``FAULTS=10pct,tor0_0->agg0_1:0.05`` or a YAML file.
 
 The text is a comma list of ``SELECTOR[:RATE]``:

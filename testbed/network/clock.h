@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The clock of a run in real time (hosts.c): nanoseconds of CLOCK_MONOTONIC since its start, without
  * the time for which it stood still. */
 #ifndef CANARY_NETWORK_CLOCK_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What is read of the virtual network (virtual.c): its counters, and what was lost where. */
 #ifndef CANARY_NETWORK_COUNTS_H
 #define CANARY_NETWORK_COUNTS_H

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A network without packets: a fabric whose links lose a share of what crosses them.
 
 What is sent is counted in packets over a path. On each link of it a binomial share is lost, and

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Frames and events of the virtual network (virtual.c).
  *
  * Of a frame under way its first bytes exist, as far as a program looks, and its length: nobody

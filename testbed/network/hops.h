@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* One packet-hop of the virtual network (virtual.c): a frame arrives at a switch, and goes on. */
 #ifndef CANARY_NETWORK_HOPS_H
 #define CANARY_NETWORK_HOPS_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The hosts' agents: one thread sends every host's frames at their times, one counts what arrives.
  *
  * Sockets are opened inside the hosts' network namespaces and then used from here, so one process

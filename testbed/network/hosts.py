@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The hosts' agents: they send the sources' frames in real time and count what arrives.
 
 All hosts are served by two compiled threads of this process (`hosts.c`), on packet sockets opened

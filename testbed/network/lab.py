@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A fabric as the files of a containerlab lab, whose nodes may be on several machines.
 
 `files_of` makes the files from a fabric and from what its switches get; nothing is started here.

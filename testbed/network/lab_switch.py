@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The switch of an exported lab: its entries in a file, which a program beside the switch loads.
 
 Run in the switch's network namespace, in the folder of the lab (`testbed.network.lab`)::

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What the virtual network (virtual.c) is made of: threads and what they own, links, hosts. */
 #ifndef CANARY_NETWORK_LINKS_H
 #define CANARY_NETWORK_LINKS_H

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Packets that the emulator itself lost, as opposed to those lost to injected faults.
 
 On a busy machine a network of processes drops packets: sockets overflow, processes stall. A link

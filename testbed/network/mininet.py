@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The fat-tree under Mininet, in real time: hosts with kernels of their own, and real switches.
 
 Every host and every switch has a network namespace of its own. Switches too, because BMv2's Thrift

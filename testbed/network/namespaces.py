@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Work inside other processes' network namespaces."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The protocol of all networks, virtual or real, and the records that they return."""
 
 from __future__ import annotations

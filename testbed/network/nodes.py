@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The fabric's hosts and switches as Mininet nodes, each a namespace, and the cables between.
 
 Mininet makes the nodes and provides its prompt; the cables are made here, in one batch.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Packet sockets: writes the packets of a link to a file, and counts the packets that other
 processes' sockets, such as BMv2's, had no room for."""
 

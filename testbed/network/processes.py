@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Processes of a run: started with their logs, watched, and removed again even after a crash.
 
 Everything that a run makes lives in unnamed network namespaces - interfaces, queueing disciplines,

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Whether a network of namespaces can be brought up here, and what to install if not."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Schedules of packets: when hosts send which packet.
 
 A schedule yields its packets in blocks, in the order of time, so that only the packets to be sent

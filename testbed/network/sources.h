@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Sources: the frames that hosts send, in virtual time (virtual.c) and in real time (hosts.c).
  *
  * `testbed.network.sources` fills these structures and has checked what is in them: packets sorted

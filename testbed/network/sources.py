@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Traffic sources of hosts, in virtual and in real time, checked and handed to the C code.
 
 `sources.h` has the C side: how a packet's frame is made from its flow's template.

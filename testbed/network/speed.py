@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The measured speed of this machine, from which real networks derive timeouts and sending rates.
 
 An emulated processor is ten times slower than a real one, and on a busy machine every process

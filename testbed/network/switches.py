@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Starts, programs and watches the switch processes of a Mininet network.
 
 A BMv2 switch is a process; all soft switches are one (`testbed.softswitch.server.many`). P4Runtime

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The virtual network: soft switches on all cores, in virtual time.
  *
  * What happens at a switch changes no other before a link's delay has passed. So time goes in

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The fat-tree of soft switches in one process and in virtual time.
 
 The event loop is compiled C (`virtual.c`) on any number of threads; Python sets it up, feeds it

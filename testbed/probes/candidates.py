@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The paths that a probe matrix is selected from: pairs of climbs that meet.
 
 A probe goes up from a ToR, turns at a switch and goes down to another ToR. If that is a shortest

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """007's path discovery without packets: which connections are traced, and how far the traces get.
 
 It does what `testbed.probes.path_discovery` does with packets: a host traces its connections that

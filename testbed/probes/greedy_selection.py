@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """deTector's greedy selection of probe paths (PMC, algorithm 1) in one sub-problem.
 
 A *set* is one link or several that fail together ("virtual links", section 4.2); sets are numbered,

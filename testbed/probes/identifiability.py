@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Identifiability of a probe matrix: whether combinations of failed links lose different probes."""
 
 from __future__ import annotations

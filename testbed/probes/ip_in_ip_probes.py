@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The probes of NetBouncer and deTector: IP-in-IP packets that take a known path.
 
 The outer header leads a probe up to the switch where its path turns, which removes the header; the

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """007's agents: traceroutes for the connections that lose packets (007, section 4).
 
 An agent notices a loss when the connection retransmits. The hosts' kernels report that for real

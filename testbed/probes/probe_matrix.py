@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """deTector's probe matrix: few paths that cover every link and tell failures apart (section 4).
 
 A candidate is a path between two ToRs (`testbed.probes.candidates`). `probe_matrix` selects

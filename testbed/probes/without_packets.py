@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Simulates a run without packets: flows, probes, traces and meters over links that lose packets.
 
 The hosts' flows are drawn, or a sample of 4 million of them; their packets are lost on each link

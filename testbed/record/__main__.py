@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """``python -m testbed.record`` prints the schema as Markdown, for ``docs/reference/record.md``."""
 
 from __future__ import annotations

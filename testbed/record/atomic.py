@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Files and folders that appear when they are complete, and that one process writes at a time.
 
 A run is written in ``PATH.partial``, which contains a mark. The mark is also a lock: it is held as

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Checks that the tables of a run agree with each other and the fabric, without loops over rows."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The JSON files of a run: for each field its type, unit and bounds.
 
 ``config.json`` holds all settings of a run; declared here are those that a reader of its record

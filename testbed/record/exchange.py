@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The table in which runs and telemetry from elsewhere are exchanged, beside that of the fabric."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Fabric files: the directed links of a Clos, and the tiers of its switches."""
 
 from __future__ import annotations

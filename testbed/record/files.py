@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Reads and writes files of tables, Parquet or CSV, which state their table and its version.
 
 Errors in a file are reported in one line.

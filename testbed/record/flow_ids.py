@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Flow IDs as the record has them: the five-tuple in 104 bits, as an upper and a lower word."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Read and write the JSON files of a run as `testbed.record.documents` declares them."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The manifest of a finished run: the size and hash of every file, in ``manifest.json``.
 
 It is written last. `check` finds files that differ from those that the run wrote. `replace`

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The budgets of measurements: how much each may send, store and install in a run.
 
 A method reads measurements. Each measurement has budgets, in the units of the paper that it is

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Text from files, libraries and the system, shortened and made safe for one-line messages."""
 
 from __future__ import annotations

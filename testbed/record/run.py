@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The run directory, which records a run's measurements, ground truth and diagnoses.
 
     config.json            version of the record, resolved configuration, seed and versions

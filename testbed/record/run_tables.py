@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The tables of a run: for each column its type, unit, range, and what a missing value means."""
 
 from __future__ import annotations

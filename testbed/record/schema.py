@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Schemas of tables: columns with types, units, ranges and meanings, and the version of the files.
 
 The tables of a run are in `testbed.record.run_tables`; runs are exchanged as FABRIC there and

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Reads and writes tables with declared columns, as Parquet or CSV, and checks their values.
 
 Errors are one line: the file, the row and the reason. Rows count from 0, in CSV after the line with

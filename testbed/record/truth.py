@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """``truth.yaml``: the faults of a run, and the switches that failed as a whole."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Reads YAML files that users write, and reports errors in one line with the line number."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A software switch that runs p4c's BMv2 JSON (v1model) as compiled C.
 
 The program is turned into C, compiled once with the system's C compiler, cached, and run

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Exceptions of the software switch; every message is one line."""
 
 from __future__ import annotations

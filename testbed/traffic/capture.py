@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Reads the TCP and UDP packets of a capture, and counts its other frames by reason.
 
 Frames are parsed from their first bytes, many at a time, and take 60 bytes of memory a packet.

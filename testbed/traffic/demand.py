@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Interprets the setting TRAFFIC: a flow-size distribution, a list of flows, or a capture to
 replay."""
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Flow-size distributions: published cumulative tables, Flock's Pareto, and tables in files.
 
 A file is as data-center transport simulators use it. A line has a size in bytes and the share of

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Traffic from a list of flows: sender, receiver, bytes and start of each.
 
 The file is CSV with the columns ``src``, ``dst``, ``bytes`` and ``start`` (seconds). Hosts are

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Reads the frames of a pcap or pcapng file, gzipped or not, some 100,000 at a time.
 
 Scapy reads the file's records. Cost: 3 us a frame of pcap and 8 us of pcapng.

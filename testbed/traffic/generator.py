@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Generated traffic: Poisson flow arrivals in steady state, sent in trains.
 
 Every host sends ``load`` of its line rate on average from time 0 on: flows arrive as a Poisson

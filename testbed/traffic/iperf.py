@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Real TCP between the hosts of a Mininet network: iperf3 runs transfers on a schedule.
 
 A transfer is one run of iperf3, with a server and a client of its own, so a connection that a

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Canary's meters and selection of flows in a run without packets, segment by segment.
 
 The controller of `testbed.control.selection` without switches. On each segment flows arrive by a

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Frame bytes, for all flows at once: Ethernet, IPv4 and TCP or UDP headers."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Replay of a capture: maps its packets onto hosts of a fabric and counts what is left out."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Finds the TCP connections that have just retransmitted, for 007's agents (its section 4).
 
 The kernel's tracepoint ``tcp:tcp_retransmit_skb`` reports every retransmission on the machine, in

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Reads how many packets the TCP connections of hosts have sent and retransmitted.
 
 The kernel's sock_diag is asked over netlink, as by ``ss``. It also reports a connection's final

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Selects the flows of a run's traffic that real TCP carries, and their size, start and rate."""
 
 from __future__ import annotations

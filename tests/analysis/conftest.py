@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Synthetic telemetry: losses drawn binomially from true link rates, no network needed."""
 
 from __future__ import annotations

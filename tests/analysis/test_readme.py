@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The pages on methods are true: the table has every method, and the example diagnoses."""
 
 import re

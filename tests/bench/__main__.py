@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`make bench`: how fast the soft switch, the network and the methods are on this machine.
 
 `python -m tests.bench NAME...` runs some only. How well methods do is in `tests.studies`.

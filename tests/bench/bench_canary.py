@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Canary at the size of a data center: all 48 sub-problems of a K=48 fat-tree.
 
 2 million segments between ToR and core switches, about 1,000 packets on each in each of 6 epochs,

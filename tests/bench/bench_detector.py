@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How long deTector's plans take; what PLL finds is `make reproduce FIG=detector-accuracy`."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How long Flock's inference, and mle's, takes at the largest size of Flock's figure 4 (d).
 
 Its other figures are `make reproduce FIG=flock-2` and on.

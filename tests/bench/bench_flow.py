@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Runs without packets: time and memory of the simulation alone, K=8 to 48.
 
 Each in a process of its own, `FAULTS=1pct` and noise up to 1e-4.

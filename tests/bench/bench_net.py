@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`make bench-net`: what TCP gets through each kind of switch, between two pods."""
 
 from __future__ import annotations

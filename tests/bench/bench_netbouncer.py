@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """NetBouncer on all 15.9 million server-core paths of its section 6.1: time and memory.
 
 Its figures are `make reproduce FIG=netbouncer-6` and on, on a 24th of the paths. All paths are 576

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Packet-hops of the event loop alone, on one thread and on two; `bench_scale` has whole runs."""
 
 from __future__ import annotations

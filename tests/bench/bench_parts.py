@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Fabrics too large for one machine's analysis: segments in parts, diagnosed on a Dask cluster.
 
 `python -m tests.bench parts` makes the counts of a fat-tree pod by pod, as `canary run` on

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Packets a second and latency through one switch's real ports, of the soft switch and of BMv2.
 
 ``python -m tests.bench.bench_ports`` (root). The Canary program with one route; frames of 64 and

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a run costs as K grows: packet-hops a second, memory, set-up and each method's diagnosis.
 
 Seconds are of the processor.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How long 007 takes at K=48; its figures are `make reproduce FIG=007-3` and on."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Frames into one interface, and the time until they leave another. */
 #define _GNU_SOURCE
 #include <errno.h>

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Runs the programs of ``docs/examples``; what they print is kept in ``docs/examples/output``.
 
     python -m tests.docs.examples                    write what all of them print

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Every example of the gallery runs, prints what is kept, and draws a picture."""
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ def test_examples_and_outputs_belong_together() -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_an_example_has_a_title_and_uses_the_public_names(name: str) -> None:
     text = (FOLDER / f"{name}.py").read_text()
-    _, title, line, *_ = text.splitlines()
-    assert text.startswith('"""\n') and line == "=" * len(title)
+    _, opening, title, line, *_ = text.splitlines()  # below the licence
+    assert opening == '"""' and line == "=" * len(title)
     for room in ("analysis", "testbed", "scenarios."):
         assert f"from {room}" not in text and f"import {room}" not in text

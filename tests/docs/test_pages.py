@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The pages of the site: their data is known, their Python runs, their commands exist."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A real simple_switch process: packets over its nanomsg socket, control over its own CLI."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Fixtures of the P4 program's tests."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A fat-tree of soft switches through which a test walks single packets."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Frames built byte by byte, without any code of the testbed, and what the tests read in them."""
 
 from __future__ import annotations

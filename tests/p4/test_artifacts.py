@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The committed artifacts are what the committed sources compile to."""
 
 from __future__ import annotations

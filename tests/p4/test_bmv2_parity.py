@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The Canary program in BMv2's simple_switch and in the soft switch: the same, packet by packet."""
 
 from __future__ import annotations

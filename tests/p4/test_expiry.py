@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """TTL, time-exceeded messages, tunnels, and packets to nobody."""
 
 from __future__ import annotations

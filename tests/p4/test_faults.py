@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Losses on purpose: after the upstream meter, or before the downstream one."""
 
 from __future__ import annotations

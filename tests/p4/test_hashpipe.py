@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """HashPipe in the switch against the model of any size, `analysis.sketches.hashpipe`."""
 
 from __future__ import annotations

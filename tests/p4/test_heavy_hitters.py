@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Which flows are reported to the controller."""
 
 from __future__ import annotations

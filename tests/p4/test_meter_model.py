@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Canary's meters at any width (`analysis.sketches.meters`) against the switch's, of 1,024."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the upstream and the downstream meter count, and when a bucket is dirty."""
 
 from __future__ import annotations

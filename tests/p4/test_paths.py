@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The segment that a packet carries, and the paths that flows take."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The shim that the first switch puts in and the last one takes out, and what is no packet."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Theorem 2 of the Canary paper, measured in the meters of the running switch."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The Tofino profiles: their report against the sources, and their face against v1model's."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the Tofino profile does otherwise than the v1model program gives the same measurement.
 
 No software model of the chip is run here, and no chip. Two things stand in for it: the v1model

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The command line within this process: quicker than a new one."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The testbed from Python: `run`, `load`, frames, verdicts; and the notebook that shows them."""
 
 from __future__ import annotations

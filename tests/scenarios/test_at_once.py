@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Commands that start at once in one folder: each is right, or says in one line that it waits."""
 
 from __future__ import annotations

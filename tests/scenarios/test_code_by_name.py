@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Files never choose the code that is run: only who gives the command, or calls the API, does."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Python files in the folder that one stands in are data: no command imports one."""
 
 from __future__ import annotations

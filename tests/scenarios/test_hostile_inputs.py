@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Captures, faults and scenario files of all kinds of wrong: used rightly, or refused in one line.
 
 Every input comes of a seed and a number, so that what fails can be made again; more of them are

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Damaged run directories: refused in one line that names the run, or equal to what they were."""
 
 from __future__ import annotations

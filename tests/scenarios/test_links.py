@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Nothing is written through a link, nor outside of the folder that a command names."""
 
 from __future__ import annotations

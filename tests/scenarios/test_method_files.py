@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """``METHODS=worst.py``: a method of one's own in a run, a comparison, and on files of telemetry."""
 
 from __future__ import annotations

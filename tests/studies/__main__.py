@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Measures what documents say: `python -m tests.studies NAME...`.
 
 ``comparison``, ``traces``, ``probes``, ``changes`` and ``healthy`` write files of that name in

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What each change of a published method is, and what it does to F1 and to false alarms.
 
 `python -m tests.studies changes` measures and writes ``docs/data/changes.csv``. What each

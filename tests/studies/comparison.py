@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How well every method does, as a table: `python -m tests.studies comparison`.
 
 What is known of each run stays in `runs/bench-tables`: runs on packets as they are, and what each

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The data files of the documentation that studies write: CSV in ``docs/data``."""
 
 from __future__ import annotations

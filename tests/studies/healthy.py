@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Healthy links blamed where nothing is faulty: published methods, and what varies them.
 
 `python -m tests.studies healthy` measures and writes ``docs/data/healthy.csv``.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Methods whose loss ranges are the generator's classes, on rates of laws they were not told.
 
 The five ranges of `canary` and `netbouncer-stage` (Canary, section III-F) are those that faulty

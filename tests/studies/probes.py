@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How few probes show `mle` what Canary's meters cannot see: `python -m tests.studies probes`.
 
 Flows are selected downstream, so a link that loses nearly all is invisible to the meters. Of the

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Published methods against their plain references: `python -m tests.studies published`.
 
 It counts what the tests named ``test_published`` assert: random small cases, and those in which the

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The changes of published methods: named, off by default, and without false alarms."""
 
 from typing import Any

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """F1 of each method where the same packets take 1 to 30 seconds: `python -m tests.studies time`.
 
 K=4 on the virtual backend, 20 seeds, as a table of Markdown, for

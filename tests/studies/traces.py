@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How well every method does on traces of Flock's simulation: `python -m tests.studies traces`.
 
 The settings are those of Flock's sections 6.3 and 7 (`scenarios.papers.flock_network`), the

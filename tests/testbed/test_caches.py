@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Where compiled code is kept: in a folder of this user's, or nowhere."""
 
 from __future__ import annotations

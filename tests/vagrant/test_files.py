@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The virtual machine's files and the workflows are sound, as far as that shows without running."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The virtual machine's harness says in one line what it lacks."""
 
 from __future__ import annotations

@@ -1,1 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
 """Flock (CoNEXT 2023): maximum-likelihood components by greedy search."""

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Flock (CoNEXT 2023): maximum-likelihood components by greedy search with joint likelihoods.
 
 Joint likelihood exploration (JLE) keeps, for every component c, the change of the log-likelihood

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The flows of each group, and their log-likelihood if some of the group's paths are bad."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The compiled core of Flock: log-likelihoods of a hypothesis, and the change that a flip makes.
 
 Joint likelihood exploration (section 3.3) keeps ``delta[c]``, what flipping component c would add

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Groups of flows and probes whose possible paths are listed; flows with equal sets are one group.
 
 This module builds the groups, sums their contributions to delta, and updates both after a flip.

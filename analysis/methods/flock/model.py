@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Flock's probabilistic model (its section 3.2) as arrays: components, path sets, likelihoods.
 
 A flow takes one of w possible paths. Under a hypothesis (a set of failed components, links and

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Groups of flows between pairs of ToRs over climbs: their contributions to delta, and their update
 after a flip."""
 

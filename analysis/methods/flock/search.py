@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Flock's search for the most likely hypothesis, which keeps the gain of every flip up to date."""
 
 from __future__ import annotations

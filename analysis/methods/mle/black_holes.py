@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Correlated losses, as those of a black hole, and the weight of observations that have them.
 
 **Trials.** Where some flows lose every packet and others none, all packets of a flow give no more

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Failed devices: one statement about a switch in place of many about its links.
 
 The search blames links one by one, and each pays in nats for having been picked among all links. A

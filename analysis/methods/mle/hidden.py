@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Flows that took one of several paths.
 
 A flow with w equal-cost paths, a packets that arrived and k lost has the likelihood

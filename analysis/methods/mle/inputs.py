@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The observations that mle explains: the chosen kinds of telemetry, with flows of known and of
 hidden paths."""
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The log-likelihood along one unit's rate, moves that keep the rows' sums, and the law of rates.
 
 Unit i loses packets at the rate x_i = -ln(success) >= 0. Row r, which lost k of its packets, adds

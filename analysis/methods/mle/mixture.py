@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The likelihood of known and hidden paths together, along one unit's rate, and its updates.
 
 A path's rate is X_p = mean * hops + sum of the x of its blamed units: healthy links are taken to

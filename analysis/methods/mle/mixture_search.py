@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The search for the links to blame if flows that lost packets may have taken several paths.
 
 It starts with the links that known paths alone blame (`analysis.methods.mle.mixture`); of links

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """mle: the sparse maximum-likelihood explanation of any telemetry (this project's own method).
 
 Link i loses packets at a rate x_i = -ln(success). An observation over a known path is binomial in

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The compiled moves of the search: blame the unit that gains most, refit, release, swap.
 
 Each move modifies a `Problem` and refits only the units that share a row with the changed one.

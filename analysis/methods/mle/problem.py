@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Observations over known paths, added up for the compiled search.
 
 A *unit* is a class of links that no observation tells apart, because they are on the same paths;

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The search for the links to blame: add the best, refit, release, swap, estimate the law again.
 
 The law of healthy links begins at its widest, where only what clearly loses more than a fault is

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Flows that are known because they lost packets: what the others carried, given the rates (an EM).
 
 A report that exists only because of a loss has a known path and the likelihood of its losses,

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The fewest links that explain every lossy connection, with which 007 is compared (section 5.3).
 
 There are three ways to find them: the binary program (equation 3) and the integer program (equation

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """007 (NSDI 2018): every connection that lost packets votes for the links of its path.
 
 A connection over h links gives each of them 1/h of a vote (section 5.1). Algorithm 1 blames the

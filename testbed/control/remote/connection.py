@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A P4Runtime session with one switch: writes, reads and the messages of its stream.
 
 When a switch stops answering, `Connection.lost` gives the reason, writes to it are discarded and

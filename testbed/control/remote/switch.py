@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A switch over the wire: P4Runtime for tables and digests, Thrift for registers.
 
 BMv2 answers UNIMPLEMENTED to register reads over P4Runtime, hence Thrift.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Tables and action profiles over P4Runtime.
 
 Handles, member and group numbers are assigned here, so that adding an entry needs no answer from

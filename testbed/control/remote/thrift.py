@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The few calls of BMv2's Thrift service that have no working counterpart in P4Runtime.
 
 BMv2 multiplexes its services: methods are called ``standard:<method>``. The arguments and results

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Reads BMv2's JSON: its text becomes the records of ``schema``, and these a ``Bmv2Program``."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A v1model program as a running switch needs it: names, widths, sizes and tables.
 
 Its parser, expressions and primitives are in the records of ``schema``, which only the code

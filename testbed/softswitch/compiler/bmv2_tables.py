@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Tables of BMv2's JSON, with their keys and the entries that the program gives them."""
 
 from __future__ import annotations

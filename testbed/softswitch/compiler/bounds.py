@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Bounds of a whole program: memory of a switch, size of a packet's headers, code to compile.
 
 Single numbers are bounded by the records of ``schema``; their sums are bounded here, far above what

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Compiles C text into a cached shared library and loads it with ctypes; keeps the cache."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Assembles the C translation unit of a program from the parts that the generators write."""
 
 from __future__ import annotations

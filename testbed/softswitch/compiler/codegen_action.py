@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Writes actions as C: one function for each, from its BMv2 primitives."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Writes C that guesses a packet's table keys from its headers, to prefetch rows and registers.
 
 A wrong guess, which other actions or tables may cause, affects only the speed, so the rules are

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Writes hash calculations, checksums and digests as C."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Writes the ingress and egress controls as C: each node is a label, tables look up and switch."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Writes C that copies fields between a packet's bytes and the packet header vector."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Writes ``log_msg`` as C: a line of text in which a number replaces each ``{}``."""
 
 from __future__ import annotations

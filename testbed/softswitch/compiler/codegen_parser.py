@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Writes the parser as C: one function in which each state is a label."""
 
 from __future__ import annotations

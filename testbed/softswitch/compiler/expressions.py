@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Translates BMv2 expressions to C.
 
 BMv2 computes with integers of unlimited size. Every node here has the range of its value and is

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The place of headers, metadata and stacks in the generated ``struct phv``.
 
 All identifiers are made of numbers that are assigned here or in ``Bmv2Program``: no name of a

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Nodes of BMv2 expressions: the sort and range of each value, and its C type and literal."""
 
 from __future__ import annotations

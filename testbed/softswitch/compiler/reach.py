@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Computes how many bytes of a packet a program can read; only these are needed to forward it."""
 
 from __future__ import annotations

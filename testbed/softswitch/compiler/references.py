@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Checks the references of a BMv2 JSON: every name and id that a record mentions must exist.
 
 The code generators then look names up without checking them.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The memory layout of table rows, profile members (64-bit words) and registers.
 
 Generated C and Python share it. Registers that are used together are stored together: those of one

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Records of BMv2's JSON, with the type and the bounds of every value that is read.
 
 A value is a number within bounds, a name that must be defined elsewhere in the file, or an

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Rules of the schema: records, bounds of numbers and strings, and objects whose kind is given by a
 key."""
 

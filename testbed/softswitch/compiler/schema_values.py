@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Records of the values, expressions and calls in BMv2's JSON."""
 
 from __future__ import annotations

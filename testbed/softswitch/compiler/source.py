@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Translates the file of a program to C, or takes the C from the cache."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Members and groups of action profiles at run time."""
 
 from __future__ import annotations

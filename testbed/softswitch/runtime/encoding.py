@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Match keys and action parameters as the 64-bit words of a table's rows."""
 
 from __future__ import annotations

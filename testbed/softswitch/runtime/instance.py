@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The state of a switch in C, which its tables and profiles share, and the rates of meters."""
 
 from __future__ import annotations

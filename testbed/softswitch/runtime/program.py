@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A compiled program: what is in it, and the shared library that runs it."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """One running switch: packets in and out, and access to its state."""
 
 from __future__ import annotations

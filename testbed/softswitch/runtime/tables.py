@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Control of match tables at run time."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Reads and writes counters, registers and meters by P4Runtime.
 
 P4Runtime's meter rates are per second, those of the switch per microsecond.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What of the packets is kept for a reader: pcap files and a log, as BMv2 writes them. */
 
 enum { PP_TRACE, PP_DEBUG, PP_INFO, PP_WARN, PP_ERROR, PP_OFF };

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Parses the command line of simple_switch_grpc; options without effect give a warning."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A forwarding pipeline configuration: P4Info and BMv2 JSON, checked against each other."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The controllers of a device: which one is primary, and the queue of messages to each.
 
 As in simple_switch_grpc the connected controller with the highest election id is primary, so

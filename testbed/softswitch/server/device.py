@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A device of a switch process: its ports, pipeline and controllers, and the RPCs of P4Runtime.
 
 The transport of the RPCs is in ``grpc_server``.

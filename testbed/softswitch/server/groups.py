@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """P4Runtime's action profile members and groups, clone sessions and multicast groups.
 
 The controller chooses ids, but the switch (like BMv2) numbers members itself, and a group selects

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The gRPC server of P4Runtime.
 
 One thread runs an event loop with a coroutine for each RPC, and a few worker threads carry out the

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Limits of the resources that clients of a switch process may use.
 
 A client that exceeds a limit is refused or disconnected, without effect on the others. The limits

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Many soft switches in one process, each in the network namespace of a node::
 
     python -m testbed.softswitch.server.many

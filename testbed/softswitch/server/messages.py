@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """P4Runtime's messages: the generated modules, errors, byte strings, and many messages at once.
 
 The classes of the generated modules are made at import, so they have no types.

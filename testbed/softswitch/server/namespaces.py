@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Network namespaces, which may contain a switch's interfaces and its Thrift server."""
 
 from __future__ import annotations

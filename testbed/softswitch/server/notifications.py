@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Notifications of a switch to its controller: digests, and idle timeouts of entries.
 
 The switch keeps a sample of a digest until it is acknowledged and discards equal ones meanwhile, as

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What a sender left to its interface: a veth has no hardware that would do it, so it is done here.
  *
  * The kernel sends TCP and UDP over a veth with checksums that are begun only, and TCP in frames of

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The state of a running switch behind P4Runtime's Write and Read."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Packet ports: AF_PACKET sockets and the threads that move packets through switches.
  *
  * The packets of a switch are moved by one thread: it receives in batches, runs a batch under the

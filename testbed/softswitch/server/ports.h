@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The ports of a switch, the threads that move packets, and what they share. */
 #include <errno.h>
 #include <fcntl.h>

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Packet ports of switches: AF_PACKET sockets served by threads in C, or pcap files."""
 
 from __future__ import annotations

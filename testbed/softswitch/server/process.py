@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The soft switch as a process, with the command line of simple_switch_grpc::
 
     canary-switch --device-id 3 --thrift-port 9093 --no-p4 \\

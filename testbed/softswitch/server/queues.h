@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What waits for a port, as in simple_switch: queues by priority, each with a depth and a rate.
  *
  * A port that is neither rated nor too slow for what it gets has nothing waiting: its packets go

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What comes in: in batches, with what its sender left to the interface done. */
 
 /* The kernel takes a VLAN tag out of the packet: put it back. */

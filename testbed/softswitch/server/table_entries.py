@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Writes table entries by P4Runtime, and keeps what the switch itself does not store of them.
 
 ``table_reads`` reads them.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Reads table entries, direct counters and direct meters by P4Runtime.
 
 Many entries are serialized at once as columns, from the rows of the switch.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The Thrift server, which listens on loopback and serves each connection in a thread.
 
 BMv2's services are multiplexed. Thrift's clients write tables of the switch directly; the entries

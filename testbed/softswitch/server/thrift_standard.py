@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """BMv2's service "standard" without its tables: registers, counters, meters, value sets, ports."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """BMv2's service "standard": the state of a switch, parameters of hashes, learning lists."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """BMv2's services "simple_switch" (mirroring, queues, time) and "simple_pre_lag" (multicast)."""
 
 from __future__ import annotations

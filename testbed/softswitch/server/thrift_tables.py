@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Tables and action profiles of BMv2's service "standard"."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Reads and writes the values of BMv2's calls in Thrift's binary protocol; error codes."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What leaves: by sockets in batches, by queues where these do not take it at once. */
 
 static pp_port *pp_find(pp_set *s, uint32_t number) {

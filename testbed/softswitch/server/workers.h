@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The threads that move packets. Each waits for the ports of its sets together, so a packet that goes
  * on to another switch of the same thread costs no change of threads. */
 

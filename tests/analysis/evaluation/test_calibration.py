@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Calibration: both rules, accuracy as in appendix A.1, and that it learns."""
 
 from dataclasses import replace

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Scores of classes of links that nothing tells apart, and of links that nothing observed."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Statistics of a comparison, and that its plot is drawn."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Sets of parameters: the papers', and files."""
 
 from __future__ import annotations

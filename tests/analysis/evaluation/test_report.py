@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a run's summary says of its methods."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The trivial method: right where healthy links lose nothing, and wrong where they do."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The paper's figure 5, equation 4, the noise filter and the accuracy the method has."""
 
 import numpy as np

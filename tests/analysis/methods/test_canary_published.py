@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`canary` is the algorithm of section III-F: it agrees with the plain reference in every case."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Constraints of parameters are declared once, and hold in words and in Python."""
 
 from __future__ import annotations

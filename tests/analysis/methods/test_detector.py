@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """deTector's loss localization: the paper's rules, one by one, and whole plans."""
 
 from __future__ import annotations

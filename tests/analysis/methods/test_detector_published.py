@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`detector` does what its docstring describes: the plain reference agrees in every case.
 
 Whether that is what the paper prints cannot be checked here: the text at hand ends before PLL.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Probes that go one way tell the two directions of a link apart; probes that bounce do not."""
 
 import numpy as np

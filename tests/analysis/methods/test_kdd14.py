@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """KDD14 as reconstructed: one culprit a path, by hand and against a plain transcription."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Method files: a class in a Python file is a method, and what it does wrong is one line."""
 
 from __future__ import annotations

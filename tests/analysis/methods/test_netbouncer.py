@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """NetBouncer: device detection, links, the paper's setting."""
 
 import itertools

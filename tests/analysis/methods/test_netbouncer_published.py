@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`netbouncer` and `netbouncer-stage` are the papers': the plain reference agrees in every case."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """NetScope: the optimum, known answers, the logarithm's edge."""
 
 from typing import Any

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """One grammar for methods and their parameters, read by the types of the constructors."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A diagnosis in parts is that of the whole."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What holds of every method: one face, healthy networks, gaps, determinism."""
 
 import inspect

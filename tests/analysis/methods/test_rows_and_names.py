@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A verdict is of what was observed, not of how it was written down.
 
 Counts of a path may stand in one row or in many, rows in any order, links have any numbers and

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Sherlock's search: every hypothesis of at most k failures, with and without JLE."""
 
 from itertools import combinations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Every method where links cannot be told apart, or were not observed: none picks one of a class
 without a word, and none calls healthy what nothing crossed."""
 

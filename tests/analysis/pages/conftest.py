@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Runs to look at: small ones without packets, and records that are made up."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Pages for everybody: from the keyboard, in both colour schemes, on paper, and over time."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a reader sees of a page of a run: at every width, in both colour schemes, without a cut."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The page of a run in a real browser: what it draws, what it says, and that it needs nobody."""
 
 from __future__ import annotations

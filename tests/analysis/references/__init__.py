@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The papers' algorithms, written from their texts alone: plain loops over small cases.
 
 Each function follows the numbered lines of its paper and imports nothing of `analysis`. They are

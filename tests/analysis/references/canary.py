@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Canary (section III-F): success probabilities of segments, and the multi-stage algorithm.
 
 Choices that the text leaves open, as the method's docstring has them:

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """deTector (USENIX ATC 2017): PLL, as this project derived it.
 
 The text at hand is cut off in section 4.4 and PLL is section 5, so this cannot be checked against

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Flock (CoNEXT 2023): the model of section 3.2 and the greedy search of section 3.3.
 
 Every step works out the likelihood of each neighbour anew, "close to n hypotheses" (3.3); joint

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """NetBouncer (NSDI 2019): figure 3, figure 5 and algorithm 1 of appendix B.
 
 Algorithm 1 in the text at hand has lost its operators and indices. Read back:

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """007 (NSDI 2018): section 5.1 and algorithm 1, by enumeration of all paths.
 
 Choices that the text leaves open, as the method's docstring has them: the threshold is a share of

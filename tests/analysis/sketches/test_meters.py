@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Canary's meters and HashPipe at any size."""
 
 from __future__ import annotations

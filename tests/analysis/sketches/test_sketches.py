@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """FlowRadar, LossRadar, FermatSketch: what was put in comes out, or they say that it did not."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Coordinate descent: monotone, exact steps, the known cases."""
 
 from itertools import product

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Incidence: both directions of look-up say the same, whatever the paths."""
 
 import numpy as np

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Stochastic gradient descent comes to what coordinate descent comes to."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Sweeps: layers on threads come to what one link after the other does, bit for bit."""
 
 import numpy as np

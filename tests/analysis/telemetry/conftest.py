@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A small fabric file and observations file, and ways to change them."""
 
 from __future__ import annotations

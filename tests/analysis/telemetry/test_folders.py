@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Observations in a folder of files, as Spark, Dask and polars write a table."""
 
 from __future__ import annotations

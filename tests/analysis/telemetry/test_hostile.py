@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A damaged or made-up file is refused in one line or gives a finite diagnosis; nothing else."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What observations can tell of links: worked examples, unions of kinds, and what must hold."""
 
 from __future__ import annotations

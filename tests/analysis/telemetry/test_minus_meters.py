@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Minus meters: the paper's figure 4, total loss, broken runs, and conservation."""
 
 import numpy as np

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A part is checked as a file of observations is, whatever program wrote it."""
 
 import numpy as np

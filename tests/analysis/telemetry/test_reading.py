@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a file means, and what each mistake in one says."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What is written is read back, and every method says the same of it."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Telemetry is checked when it is made."""
 
 import numpy as np

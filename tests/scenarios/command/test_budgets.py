@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Budgets are settings: what probes, traceroutes and ICMP messages a run may send."""
 
 from __future__ import annotations

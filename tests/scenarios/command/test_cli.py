@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The command line: one line and exit code 2 for every mistake, nothing half-written."""
 
 from __future__ import annotations

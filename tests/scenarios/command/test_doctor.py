@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """``canary doctor``: it finds what is missing, and says it as a run does."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """An exported lab is one that containerlab takes, and is the fabric with its entries and faults."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The set-up installs its lock files and nothing else, and says early what a machine lacks."""
 
 from __future__ import annotations

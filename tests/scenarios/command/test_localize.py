@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """``canary export`` and ``canary localize``, and methods that other packages bring."""
 
 from __future__ import annotations

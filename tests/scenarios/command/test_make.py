@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What make is given arrives at canary as it was written, whatever it holds, and nothing runs."""
 
 from __future__ import annotations

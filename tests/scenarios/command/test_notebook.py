@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The notebook runs, and what it shows is what comes out. No Jupyter is needed.
 
 ``python -m tests.scenarios.command.test_notebook`` runs it and writes what comes out into it.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Options: what make and the environment may say, what is ignored, help, completion, `--config`."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`canary page`, and the page that every run ends with."""
 
 from __future__ import annotations

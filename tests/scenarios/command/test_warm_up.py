@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """After `make setup` nothing is left to compile."""
 
 from __future__ import annotations

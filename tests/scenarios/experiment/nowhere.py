@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A recorder of runs that nobody reads, and an observer of their epochs."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What BACKEND=auto takes, what it says about it, and what real packets need."""
 
 from __future__ import annotations

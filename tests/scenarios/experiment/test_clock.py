@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The clock of a run on real packets waits for the controller and for the switches."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The measurement contract: declared once, shown in the documents, and kept in what runs say."""
 
 from __future__ import annotations

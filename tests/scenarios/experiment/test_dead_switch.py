@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A switch that died in the middle of a run: its meters are missing, they are not empty."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A mistake of the user is one line; a defect of the testbed shows its traceback."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Whatever goes wrong is one line that can be read."""
 
 from __future__ import annotations

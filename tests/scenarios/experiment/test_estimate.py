@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a run will take, said beforehand: counts, memory, refusals and the line that says it.
 
 Seconds depend on the machine and are not tested.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What EVENTS says happens in a run."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The main job end to end: exact losses, conservation, determinism, offline analysis."""
 
 from __future__ import annotations

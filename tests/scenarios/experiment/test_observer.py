@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a run tells its observer, and in which order."""
 
 from __future__ import annotations

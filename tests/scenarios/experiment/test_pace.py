@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The pace that a run on real packets takes from its fabric and from this machine."""
 
 from __future__ import annotations

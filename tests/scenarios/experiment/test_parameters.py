@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """``--methods``, ``--parameters`` and ``--fault-rate``, and where the results say them."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a run with packets writes down, held against what the packets themselves say."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a process of root takes from a user's process: plain data, checked, and nothing else."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Scenario files: whatever their code does wrong is one line with the file and the line."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Settings: bounds, defaults by backend, and what the command line takes of them."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Switches change their epochs at different times, and no meter takes that for a loss."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What is told of the progress where nobody sees a bar."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The same packets over another time give every method the same verdicts, or it is starved."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Runs on two switches and a link between them, and what the record says of their epochs."""
 
 from __future__ import annotations

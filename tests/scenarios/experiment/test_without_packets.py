@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """BACKEND=flow from settings to summary."""
 
 from __future__ import annotations

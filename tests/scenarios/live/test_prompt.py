@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the prompt's own commands say, on a network that is made up: no root is needed.
 
 `tests/testbed/network/mininet/test_prompt.py` has a session on a real one.

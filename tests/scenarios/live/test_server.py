@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Who may see what is watched, what they get, and that nothing is left of the server."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What is watched as a browser shows it; and that the run is the same as ever."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """``canary calibrate``: the same training gives the same file, which is what --parameters takes."""
 
 from __future__ import annotations

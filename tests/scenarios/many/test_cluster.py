@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Comparisons on the workers of a Dask cluster."""
 
 from __future__ import annotations

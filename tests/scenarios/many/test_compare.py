@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Many seeds: nothing lost by an interruption or a failing seed, and figures that are right."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Comparisons over the values of a setting: what may be swept, what is kept, and what is said."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Work on this machine: in threads and processes, none of which listens on the network."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Experiments are kept piece by piece, drawn, and held against what the papers print."""
 
 from __future__ import annotations

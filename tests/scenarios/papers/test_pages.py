@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The pages of reproductions in a real browser."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Drawing of what was reproduced in part."""
 
 from pathlib import Path

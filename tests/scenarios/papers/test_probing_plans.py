@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Probing plans: every climb once, and what theorem 1 says about them."""
 
 import numpy as np

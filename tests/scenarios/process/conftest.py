@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Commands as sudo starts them: root, with the user who called sudo in the environment."""
 
 from __future__ import annotations

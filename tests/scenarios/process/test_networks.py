@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Networks of a user's command: root's alone, and gone when the command is."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A command that sudo started is its user's: whose its files are, and what it cannot read."""
 
 from __future__ import annotations

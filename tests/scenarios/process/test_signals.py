@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Signals at any moment of a command, from the start of its first process on."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """sudo is called where the user says so, and nowhere else."""
 
 from __future__ import annotations

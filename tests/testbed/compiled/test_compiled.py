@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What is compiled is kept on disk, and is found again only for the very code it was made of."""
 
 import json

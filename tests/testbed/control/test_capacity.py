@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The sizes of the switches' tables follow the fabric."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Epoch boundaries are skewed, and a packet's parity tells its epoch."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Every host reaches every other over shortest paths, and uplinks share the flows."""
 
 from __future__ import annotations

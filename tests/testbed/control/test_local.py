@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A soft switch in this process that restarted gets again what was written to it."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A soft switch over P4Runtime and Thrift behaves to the controller as one in this process."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Flow selection after Canary's section III-D, on switches that are plain Python tables."""
 
 from __future__ import annotations

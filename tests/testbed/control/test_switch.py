@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Batches: what is held back, and that nothing of the second comes before all of the first."""
 
 from __future__ import annotations

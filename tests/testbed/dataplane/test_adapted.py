@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The program as a run needs it: what is changed in the JSON, and nothing else."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The limit of ICMP messages: which window keeps a rate, and the program that keeps the window."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The names that Python has of the P4 program: they exist, and a changed program is noticed."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Fabrics of any shape: structure, and path sets against a search from first principles."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Paths drawn without being listed, against the lists."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """ECMP probabilities of any Clos, against sums over enumerated paths."""
 
 import numpy as np

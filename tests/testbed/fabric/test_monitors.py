@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The grammar of MONITORS."""
 
 from __future__ import annotations

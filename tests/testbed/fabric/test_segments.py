@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Segments of any placement of monitors, against the paths of all pairs of ToRs cut at monitors."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """TOPOLOGY in a word."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Two switches and a link: paths, segments, probes and addresses of the smallest fabric."""
 
 from __future__ import annotations

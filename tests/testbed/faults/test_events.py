@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """EVENTS: what is understood, and what is refused in one line."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """NOISE: one rate is that of every link, a range is drawn from for each, on every network alike."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Faults are checked where they are made, whoever makes them."""
 
 import numpy as np

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Tests of real packets on a machine that has other things to do.
 
 A test marked ``real_time`` that fails is repeated only if the machine was counted to be late while

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The network without packets: what is sent arrives or is lost at a link, as its rate says."""
 
 from __future__ import annotations

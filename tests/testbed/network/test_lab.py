@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """An exported lab carries packets between two machines, which are two namespaces joined by VXLAN.
 
 There are no containers here, so the test does what containerlab does with the lab's topology files:

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What is left of a killed run is ended and told by what it was. Nothing here needs root."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Which failures of tests in real time are repeated."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Packets made block by block are those that a list of all would have."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a source's columns must be, whoever sends its frames."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The weight of a session whose network runs in real time."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Any number of threads gives the same bytes, and so does stopping in between."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """007's traces without packets."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """deTector's plan: what it promises, checked by definition, and its speed-ups against none."""
 
 from __future__ import annotations

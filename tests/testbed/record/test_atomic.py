@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Places that several commands want: one has it, what is not this project's stays as it is."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """JSON files of a run: what is wrong in one is a line with the file and the field."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Names of switches in a fabric file, as other programs change them."""
 
 import unicodedata

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """CSV as spreadsheets and others write it, and files that cannot be written."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Flow IDs of the record are those that the P4 program makes, and can be taken apart again."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A run knows its content: what was changed after it is refused, whatever moment a rewrite ends."""
 
 from __future__ import annotations

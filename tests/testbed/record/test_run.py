@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The run directory: round trips, atomicity, versions, hostile directories."""
 
 from __future__ import annotations

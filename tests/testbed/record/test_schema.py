@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The schema: what every network writes, and tables that break it."""
 
 from __future__ import annotations

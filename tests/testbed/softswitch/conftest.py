@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Fixtures: compiled test programs, cached for the whole run."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """BMv2 JSONs of a stranger: programs of the tests with names that would break C, and damaged ones.
 
 Every name of a program is replaced by a text that has ``MARK`` in it, and C, shell and line ends

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What is fetched before a packet needs it: the lookups that its headers tell."""
 
 from __future__ import annotations

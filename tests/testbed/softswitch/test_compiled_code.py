@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Compiled code is looked at before it is loaded: whose it is, and whether it is what was made."""
 
 from __future__ import annotations

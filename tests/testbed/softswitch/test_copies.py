@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Clones, resubmit, recirculate, multicast, truncation, digests, asserts, the C interface."""
 
 from __future__ import annotations

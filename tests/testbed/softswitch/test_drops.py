@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """mark_to_drop of the standard metadata, of an action's argument and of a copy."""
 
 from __future__ import annotations

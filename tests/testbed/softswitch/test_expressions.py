@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Random BMv2 expressions against Python integers, in programs made by hand."""
 
 from __future__ import annotations

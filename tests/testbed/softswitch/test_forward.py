@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A packet of which only the head exists, forwarded in place: as if it were whole and copied."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Programs of a stranger, mutated at random: refused in one line, or C without a word of theirs."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Inside the soft switch imports run one way: compiler <- runtime <- server, and in no circle."""
 
 from __future__ import annotations

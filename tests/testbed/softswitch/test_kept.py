@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A program that was translated before is taken from the cache, and only what was put there."""
 
 from __future__ import annotations

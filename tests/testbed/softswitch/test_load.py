@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Wrong files, no compiler, the cache, names of fields, hostile packets, speed."""
 
 from __future__ import annotations

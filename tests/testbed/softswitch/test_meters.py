@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Meters, counters, idle timeouts, value sets, priorities."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """BMv2 JSON that others wrote: what BMv2 loads runs, and means the same."""
 
 from __future__ import annotations

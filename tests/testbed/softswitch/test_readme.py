@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the soft switch's page says."""
 
 from __future__ import annotations

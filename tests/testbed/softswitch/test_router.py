@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A small router: parsing, checksums, tables, counters, the observed field."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Programs compiled with the address and the undefined-behaviour sanitizer, and hostile packets."""
 
 from __future__ import annotations

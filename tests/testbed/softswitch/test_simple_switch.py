@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The same packets through BMv2's simple_switch, when it is installed."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Registers, hashes, random numbers, time; header stacks."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a stranger's BMv2 JSON cannot do: run code, write out of bounds, take all memory or time."""
 
 from __future__ import annotations

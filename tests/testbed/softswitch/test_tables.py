@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Every match kind against plain Python models, with entries that come and go."""
 
 from __future__ import annotations

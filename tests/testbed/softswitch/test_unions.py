@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Header unions and stacks of them: one member at a time is valid."""
 
 from __future__ import annotations

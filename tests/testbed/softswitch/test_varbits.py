@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Fields of variable length: extraction, assignment, comparison, checksums and hashes."""
 
 from __future__ import annotations

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 import gzip
 import struct
 from collections.abc import Callable

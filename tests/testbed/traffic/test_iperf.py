@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """iperf3 that fails: the run goes on, and says so."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the meters of a run without packets count."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What becomes of a capture's frames: each is replayed, or refused for a reason."""
 
 import gzip

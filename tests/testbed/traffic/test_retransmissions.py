@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The readers of the kernel's retransmissions, on what a kernel could hand them."""
 
 import mmap

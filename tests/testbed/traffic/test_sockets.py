@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What kernels tell of TCP connections, and what is made of their not telling."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The frames of trains, one by one and in blocks."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* C interface of a compiled program: what other C code needs to push packets
  * through a switch. Obtain ss_process from Program.process_address and the
  * ss_switch from Switch.handle. */

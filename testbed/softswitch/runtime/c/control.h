@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Functions the Python side calls: creation, tables, digests, batches. */
 #include <sys/mman.h>
 

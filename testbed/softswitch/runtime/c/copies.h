@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The way of a packet through a program that makes copies, as in simple_switch: clones, multicast,
  * packets that go round again. */
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What log_msg writes: text, and numbers in decimal whatever their size. */
 
 static SS_UNUSED char *ss_say_text(char *at, const char *text, size_t n) {

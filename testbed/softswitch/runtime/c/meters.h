@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Meters of two rates and three colours, as BMv2 computes them: tokens that came since time 0. */
 
 typedef struct { double rate; uint64_t burst, tokens, last; } ss_rate; /* units a microsecond */

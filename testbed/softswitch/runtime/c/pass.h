@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What a packet goes through at every switch, whichever way it goes: parser, controls, deparser. */
 
 enum { SS_NORMAL, SS_I2E, SS_E2E, SS_RECIRC = 4, SS_REPLICATION, SS_RESUBMIT };

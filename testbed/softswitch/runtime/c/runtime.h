@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Types of the run-time system and the helpers generated code is made of. */
 #include "abi.h"
 #include <stddef.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The way of a packet through a program that makes no copies: ingress, queue, egress, out. Its fields
  * are local variables (nothing takes the item's address), its headers are written over those it came
  * with, and its payload stays where it is. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The state of one switch: tables, registers, counters, digests, sessions, buffers. */
 
 typedef struct { uint64_t packets, bytes; } ss_count;

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Match tables and action profiles: the packet side (lookup) and the control side.
  *
  * A row is [meta, priority or prefix length, packets, bytes, key words, mask words,

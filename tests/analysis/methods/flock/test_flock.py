@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Flock: a hand-made network, JLE against plain greedy, likelihoods, accuracy."""
 
 from itertools import combinations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Flock on pairs of ToRs whose paths are not listed, the directions of links, and its rates."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`flock` is the paper's model and search: the plain reference agrees in every case."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the tests of mle compile and the set-up does not, compiled by one test process."""
 
 from __future__ import annotations

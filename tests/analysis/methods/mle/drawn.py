@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Flows drawn for tests, on K=4."""
 
 import numpy as np

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Flows that die whole, each one trial; and losses that come in flows, not packet by packet."""
 
 from __future__ import annotations

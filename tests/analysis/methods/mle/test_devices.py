@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Failed devices: one statement about all links of a switch, or links one by one."""
 
 import numpy as np

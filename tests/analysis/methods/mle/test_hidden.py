@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Flows of hidden paths: alike ones together, loss-free ones, and those between pairs of ToRs."""
 
 from __future__ import annotations

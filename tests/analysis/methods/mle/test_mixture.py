@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Flows that lost packets on hidden paths: against the mixture written out, and verdicts."""
 
 from dataclasses import replace

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """mle on every kind of telemetry: backgrounds, ties, unions, and what must not matter."""
 
 from dataclasses import replace

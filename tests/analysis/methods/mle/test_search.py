@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The sparse likelihood over known paths: known answers, against exhaustive search, accuracy.
 
 And: the search in components is the search of the whole, on any number of threads.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Flows that are known as they lost packets: the others are put back, and rates are right."""
 
 import numpy as np

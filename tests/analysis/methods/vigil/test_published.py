@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`007` is section 5.1 and algorithm 1: the plain reference agrees in every case."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The programs and the greedy against exhaustive search, and as methods on a network."""
 
 import itertools

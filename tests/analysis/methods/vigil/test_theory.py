@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """007's theorems: the paper's numbers, its algebra, and simulations they must hold in."""
 
 import itertools

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """007: the paper's figure 15, vote adjustment, partial traces, causes and noise."""
 
 from itertools import pairwise

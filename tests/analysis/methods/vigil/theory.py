@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """007's theorems (section 4.1, section 5.2 and appendix C) as functions of the paper's Clos.
 
 What `EcmpProbabilities` and the limit of traceroutes are held against.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A K=4 network for each backend that can run here, once a module."""
 
 from __future__ import annotations

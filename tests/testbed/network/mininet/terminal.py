@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """``canary net`` on a pseudo-terminal, driven as a user at a terminal would."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a run leaves behind: nothing of its own, everything of others."""
 
 from __future__ import annotations

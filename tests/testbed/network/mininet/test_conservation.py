@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The law of conservation, for every injector on every network: each packet that a host sent was
 received, was dropped by a fault, by a queue or as expired, or was lost by the emulator itself."""
 

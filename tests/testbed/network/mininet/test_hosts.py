@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The hosts' agents on a cable of their own, without a switch."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the kernel's injectors are told; no network needed."""
 
 from __future__ import annotations

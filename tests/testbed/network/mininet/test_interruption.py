@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A run on real packets that is ended: its network goes, its finished epochs stay."""
 
 from __future__ import annotations

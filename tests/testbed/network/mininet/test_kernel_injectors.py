@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The kernel's injectors over two switches: the rates they really inject, and what they count.
 
 `make test-vm` runs these in a virtual machine whose kernel has all they need.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Kills at random moments of what takes part in a run on real packets.
 
 A run goes on or ends in one line; `clean-net`, from another folder, leaves nothing of it, and every

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the emulator loses of its own accord is counted, named, and told from the faults."""
 
 from __future__ import annotations

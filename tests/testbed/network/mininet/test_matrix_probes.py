@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """deTector's probes over real packets: on their paths, and no host's kernel answers them."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The real network: hosts' kernels, agents, control over the wire, faults."""
 
 from __future__ import annotations

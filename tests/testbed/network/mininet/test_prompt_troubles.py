@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What goes wrong at the prompt is said there in a line: a switch that died or that another
 controller took, a dead path, a signal, nodes that were ended from outside."""
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Switches that restart in the middle of a run of real packets."""
 
 from __future__ import annotations

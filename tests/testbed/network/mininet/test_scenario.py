@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A scenario over real packets: the same code, telemetry and methods as in virtual time."""
 
 from __future__ import annotations

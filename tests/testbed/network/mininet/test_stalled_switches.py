@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Switches that get no processor around the end of an epoch lose nothing, and say so."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Real TCP: what iperf3 carries, what the kernels tell of it, and Canary's meters meanwhile."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The smallest network with a fabric link, for tests of real networks.
 
 Two processes come up where twenty do not, on an emulated processor for instance.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a hostile or broken client does to a switch process, and how the process bears it."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A small P4Runtime client and a switch process, for the tests."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Fixtures: a switch process for each test that asks for one, and controllers."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Requests of P4Runtime that are right, and ways to make them wrong."""
 
 from __future__ import annotations

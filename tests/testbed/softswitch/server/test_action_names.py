@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A name of an action is unique in its table, not in the program.
 
 p4c writes an action for each table that has it, and one without parameters for each direct call.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A controller works on while others take from the switch what they can."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the client of a long batch learns of the updates that failed."""
 
 from __future__ import annotations

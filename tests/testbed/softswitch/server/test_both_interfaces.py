@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Tables that both P4Runtime and Thrift write."""
 
 from __future__ import annotations

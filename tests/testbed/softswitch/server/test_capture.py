@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What simple_switch_grpc's options write: pcap files and logs; packets from files."""
 
 from __future__ import annotations

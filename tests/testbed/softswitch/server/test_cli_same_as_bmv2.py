@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """simple_switch_CLI says the same of the soft switch and of simple_switch."""
 
 from __future__ import annotations

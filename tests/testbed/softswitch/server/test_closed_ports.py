@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A thread that is still at work when the ports are closed touches nothing that is gone."""
 
 import threading

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The command line, signals, and where the process listens."""
 
 from __future__ import annotations

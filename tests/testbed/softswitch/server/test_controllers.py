@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Arbitration, pipeline configuration, and what is refused to whom."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A defect of the switch is seen: by the client as INTERNAL, and on stderr with its traceback."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The forms in which controllers send a program."""
 
 from __future__ import annotations

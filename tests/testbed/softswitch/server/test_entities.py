@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Writing and reading every kind of entity through P4Runtime."""
 
 from __future__ import annotations

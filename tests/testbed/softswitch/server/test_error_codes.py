@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What Thrift's clients are told of a refusal is its code: no word of a message decides on it."""
 
 from __future__ import annotations

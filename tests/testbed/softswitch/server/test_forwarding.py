@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Real packets over veth pairs, in namespaces the tests make and remove."""
 
 from __future__ import annotations

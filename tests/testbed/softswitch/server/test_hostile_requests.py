@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What no controller should send by P4Runtime: each request gets an error of its own, and none is a
 defect."""
 

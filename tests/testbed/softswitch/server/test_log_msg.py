@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """``log_msg``: what a program writes into the log, and what simple_switch writes there."""
 
 from __future__ import annotations

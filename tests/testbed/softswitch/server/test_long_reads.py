@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Reads of many cells: the same entities as one by one, fast, and in little memory."""
 
 from __future__ import annotations

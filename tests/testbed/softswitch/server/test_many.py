@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Many switches in one process: each has its own device, addresses, log and state."""
 
 from __future__ import annotations

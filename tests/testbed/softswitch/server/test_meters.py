@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Meters and idle timeouts through P4Runtime."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """TCP and UDP over untouched veths, whose kernels leave checksums and cutting to the interface."""
 
 from __future__ import annotations

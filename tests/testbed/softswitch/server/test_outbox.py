@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The queue between the switch and a stream's client."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Queues of ports: rates, depths, and links that are slower than what they get."""
 
 from __future__ import annotations

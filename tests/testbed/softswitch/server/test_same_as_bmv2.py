@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The same packets through simple_switch_grpc, when it is installed."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """p4runtime-sh, as it is, against the switch."""
 
 from __future__ import annotations

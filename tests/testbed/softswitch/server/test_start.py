@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A switch answers while its program is compiled, and says what came of that."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Digests and packets between the data plane and the controller."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Registers over Thrift: the same client against the soft switch and BMv2."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What no client of BMv2 sends by Thrift: the service answers or hangs up, and goes on."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The connections of the Thrift server, and what it reads of them."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A type that P4Info translates: controllers see its values in 32 bits, the program in 9."""
 
 from __future__ import annotations

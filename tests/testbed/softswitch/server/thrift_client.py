@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A client for the registers of a switch over Thrift: BMv2's and the soft switch alike.
 
 One connection serves any number of calls::

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Veth pairs between a switch process and the test."""
 
 from __future__ import annotations
