@@ -76,6 +76,7 @@ def forks() -> Iterator[Forks]:
         env=environment,
     ) as process:
         yield Forks(process)
+        assert process.stdin is not None
         process.stdin.close()
 
 
