@@ -10,8 +10,7 @@ from PIL import Image
 
 from tests.docs.examples import FOLDER, NAMES, OUTPUT, kept, run_example
 
-NIGHTLY = {"02_smaller_and_smaller", "07_a_capture", "11_figure_8", "12_a_class_exercise"}
-"""They take longest; ``make docs`` runs them at each change, too."""
+NIGHTLY = {"11_figure_8"}
 
 
 def named(name: str) -> object:

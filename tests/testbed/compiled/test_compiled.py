@@ -34,6 +34,7 @@ FORKS = """
 import json, os, sys
 import numba
 numba.njit(lambda x: x + 1)(1)
+sys.dont_write_bytecode = True  # it mixes up files of one length written within a second
 for request in sys.stdin:
     folder, environment, code = json.loads(request)
     child = os.fork()
@@ -102,7 +103,7 @@ class Project:
     def run_anew(self, code: str = CALL) -> str:
         """Run in a process that shares nothing with others, as forks do the seed of hashes."""
         done = subprocess.run(
-            [sys.executable, "-c", COUNT + code],
+            [sys.executable, "-B", "-c", COUNT + code],
             env={**os.environ, **self._environment},
             cwd=self.root,
             capture_output=True,
