@@ -183,7 +183,7 @@ class PairFlows:
 
     def used(self) -> PairPaths:
         """Return the equal-cost paths of the pairs that have flows."""
-        pair = np.unique(self.pair)
+        pair = np.flatnonzero(np.bincount(self.pair))
         return PairPaths(self.ecmp, self.src[pair], self.dst[pair])
 
     def mark(self, same: WordArray) -> None:

@@ -171,7 +171,7 @@ class FlowParts:
 
     def used_sets(self) -> PathSets:
         """Return the path sets of flows with hidden paths that are listed, without ``pairs``."""
-        return self.sets.take(np.unique(self.set_of))
+        return self.sets.take(np.flatnonzero(np.bincount(self.set_of)))
 
     def at_most(self, units: Units) -> tuple[FloatArray, FloatArray]:
         """Return for each unit, from the flows with hidden paths, all packets that may have been
