@@ -91,9 +91,10 @@ class Iperf:
         self._servers: dict[int, subprocess.Popen[bytes]] = {}
         self._clients: dict[int, subprocess.Popen[bytes]] = {}
         self._next_server = self._next_client = 0
-        self._finished = self._failed = self._ended_early = 0
+        self._finished = self._ended_early = 0
+        self._failed: dict[int, str] = {}  # the client's last line, by transfer
         self._worst_delay_ns = 0
-        self._first_failure = self._broken = ""
+        self._broken = ""
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="iperf3", daemon=True)
         network.before_stop(self.close)
@@ -203,10 +204,10 @@ class Iperf:
     def _reap(self) -> None:
         for number, process in list(self._clients.items()):
             if process.poll() is not None:
-                self._finished += process.returncode == 0
-                self._failed += process.returncode != 0
-                if process.returncode and not self._first_failure:
-                    self._first_failure = self._last_words(self._src[number])
+                if process.returncode:
+                    self._failed[number] = self._last_words(self._src[number])
+                else:
+                    self._finished += 1
                 del self._clients[number]
         for number, process in list(self._servers.items()):
             if process.poll() is not None:
@@ -219,19 +220,31 @@ class Iperf:
 
     @property
     def degraded(self) -> list[str]:
-        """Return a line for each reason why the transfers' measurements are incomplete."""
+        """Return a line for each reason why the transfers' measurements are incomplete, from the
+        counts that were read last."""
         found, all_of_them = [], len(self._transfers)
         if self._broken:
             begun = self._next_client
             found.append(f"TCP ended after {begun} of {all_of_them} transfers: {self._broken}")
-        if self._failed:
-            failed = f"{self._failed} of {all_of_them} TCP transfers failed"
-            found.append(f"{failed}, the first with: {self._first_failure}")
+        if incomplete := self._incomplete():
+            failed = f"{len(incomplete)} of {all_of_them} TCP transfers failed"
+            found.append(f"{failed}, the first with: {incomplete[0]}")
         if self._sockets.overflows:
             found.append(
                 "so many TCP connections ended at once that the kernel could not report all of them"
             )
         return found
+
+    def _incomplete(self) -> list[str]:
+        """Return the last line of each failed transfer that did not send all of its data.
+
+        A client may also fail when its data is sent, because the server resets the connection on
+        which both say good-bye. Such a transfer is measured like any other.
+        """
+        sent, again = self._counted()
+        segments = -(-self._transfers.payload // SEGMENT)
+        needed = np.maximum(segments - BUFFER // SEGMENT, 1)
+        return [line for number, line in self._failed.items() if (sent - again < needed)[number]]
 
     # ---- what the hosts saw ------------------------------------------------------------------
 
@@ -247,6 +260,11 @@ class Iperf:
             number = self._number.get((one.src_ip, one.dst_ip, one.src_port, one.dst_port))
             if number is not None:
                 self._last[number] = one
+        return self._counted()
+
+    def _counted(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+        """Return the packets that each transfer had sent and retransmitted when it was last read,
+        int64[N] each."""
         sent, again = np.zeros((2, len(self._transfers)), np.int64)
         for number, one in self._last.items():
             sent[number], again[number] = one.sent, one.retransmitted
@@ -257,7 +275,7 @@ class Iperf:
         return {
             "transfers": len(self._transfers),
             "finished": self._finished,
-            "failed": self._failed,
+            "failed": len(self._failed),
             "ended_with_the_run": self._ended_early,
             "not_begun": len(self._transfers) - self._next_client,
             "worst_delay_ms": self._worst_delay_ns // 1_000_000,
