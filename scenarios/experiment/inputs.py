@@ -11,10 +11,12 @@ import numpy.typing as npt
 from scenarios.experiment.settings import REAL_TIME, Backend, Injector, Settings
 from testbed.control.selection import SelectionParameters
 from testbed.dataplane.adapted import IcmpLimit
+from testbed.fabric.clos import Fabric
 from testbed.fabric.packet_fabric import PacketFabric
 from testbed.fabric.segments import Segments
-from testbed.faults.events import Event
+from testbed.faults.events import Event, parse_events
 from testbed.faults.plan import FaultPlan, noise_rates
+from testbed.probes.path_discovery import host_rate_limit
 from testbed.traffic.demand import Demand
 from testbed.traffic.flows import Traffic
 
@@ -93,6 +95,11 @@ def demand_of(settings: Settings) -> Demand:
     )
 
 
+def traces_of_host(settings: Settings, fabric: Fabric) -> float:
+    """Return the traceroutes per second that each host may send on the fabric of these settings."""
+    return settings.traces_per_s or host_rate_limit(fabric, settings.icmp_per_s)
+
+
 def inputs_of(
     settings: Settings, fabric: PacketFabric, plan: FaultPlan, traffic: Traffic
 ) -> Inputs:
@@ -104,6 +111,7 @@ def inputs_of(
         plan: The faults.
         traffic: The hosts' packets.
     """
+    traces_per_s = traces_of_host(settings, fabric)
     return Inputs(
         backend=settings.backend,
         threads=settings.threads,
@@ -116,11 +124,11 @@ def inputs_of(
         plan=plan,
         injector=settings.injector,
         noise=noise_rates(settings.noise, fabric.n_links, settings.seed),
-        events=settings.happening(fabric),
+        events=parse_events(settings.events, fabric, settings.duration_s),
         traffic=traffic,
         tcp=settings.tcp,
         line_rate_bps=settings.line_rate_bps,
         probes=settings.probes,
         icmp=IcmpLimit.of(settings.icmp_per_s),
-        traces_per_s=settings.traces_of_host(fabric),
+        traces_per_s=traces_per_s,
     )

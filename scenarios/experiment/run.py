@@ -111,11 +111,13 @@ def run_experiment(
     try:
         need_backend(settings.backend, settings.tcp > 0)
         fabric = make_fabric(settings.topology, settings.k, settings.seed)
-        need_memory(expected_of(settings, fabric, 0))  # failures take time and no memory
         plan = scenario.faults(fabric, settings)
         flock = any(method.name.startswith("flock") for method in methods)
-        observer.estimated(expected_of(settings, fabric, len(plan.links), flock))
-        writer.config(run_config(name, settings))
+        expected = expected_of(settings, fabric, len(plan.links), flock)
+        need_memory(expected)
+        observer.estimated(expected)
+        config = run_config(name, settings)
+        writer.config(config)
         if settings.backend == "flow":
             write_run(simulate(settings, plan, fabric, progress=observer.progressed), writer)
         else:
@@ -159,11 +161,12 @@ def expected_of(settings: Settings, fabric: Fabric, failures: int, flock: bool =
         failures: Number of faulty directed links.
         flock: Whether Flock is among the methods.
     """
+    demand = demand_of(settings)
     return estimate(
         settings.backend,
         fabric,
         monitor_switches(fabric, settings.monitors, settings.seed),
-        demand_of(settings),
+        demand,
         settings.epochs,
         settings.probes,
         failures,
@@ -182,8 +185,9 @@ def _emulate(
 ) -> None:
     """Make the traffic, emulate a run with packets, and write its record."""
     observer.progressed("traffic", 0.0)
+    demand = demand_of(settings)
     traffic, account = make_traffic(
-        demand_of(settings), fabric, lambda share: observer.progressed("traffic", share)
+        demand, fabric, lambda share: observer.progressed("traffic", share)
     )
     if account is not None:
         writer.json("capture.json", account.as_dict())

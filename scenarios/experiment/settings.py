@@ -17,14 +17,11 @@ from pydantic.dataclasses import dataclass
 from pydantic.fields import FieldInfo
 
 from testbed.errors import UserError
-from testbed.fabric.clos import Fabric
 from testbed.fabric.monitors import monitor_switches
 from testbed.fabric.names import nearest
-from testbed.fabric.packet_fabric import PacketFabric
 from testbed.fabric.topologies import make_packet_fabric
-from testbed.faults.events import Event, parse_events
+from testbed.faults.events import parse_events
 from testbed.faults.plan import noise_range
-from testbed.probes.path_discovery import host_rate_limit
 from testbed.record.documents import EPOCHS, TELEMETRY
 from testbed.record.messages import first_problem
 
@@ -253,7 +250,7 @@ class Settings:
         if self.backend != "flow" or self.topology == "fat-tree":
             fabric = make_packet_fabric(self.topology, self.k)
             if self.backend != "flow":
-                self.happening(fabric)
+                parse_events(self.events, fabric, self.duration_s)
                 monitor_switches(fabric, self.monitors, self.seed)
         if self.threads and self.backend != "virtual":
             raise SettingsError(f"THREADS={self.threads} needs BACKEND=virtual: leave it out")
@@ -273,14 +270,6 @@ class Settings:
         """Return the rate of the hosts' links in bits per second; it depends on what the backend's
         switches can process."""
         return LINE_RATE[self.backend]
-
-    def traces_of_host(self, fabric: Fabric) -> float:
-        """Return the traceroutes per second that each host may send."""
-        return self.traces_per_s or host_rate_limit(fabric, self.icmp_per_s)
-
-    def happening(self, fabric: PacketFabric) -> tuple[Event, ...]:
-        """Return the events of the setting EVENTS on a fabric, in order of time."""
-        return parse_events(self.events, fabric, self.duration_s)
 
     @property
     def real_time(self) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from scenarios.experiment.inputs import demand_of
+from scenarios.experiment.inputs import demand_of, traces_of_host
 from scenarios.experiment.settings import Settings
 from testbed.control.selection import SelectionParameters
 from testbed.dataplane.adapted import IcmpLimit
@@ -49,7 +49,7 @@ def simulate(
         selection=SelectionParameters(settings.alpha, settings.beta, settings.delta, settings.eta),
         probes=settings.probes,
         icmp=IcmpLimit.of(settings.icmp_per_s),
-        traces_per_s=settings.traces_of_host(fabric),
+        traces_per_s=traces_of_host(settings, fabric),
         seed=settings.seed,
         flows=flows,
     )

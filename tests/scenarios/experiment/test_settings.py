@@ -9,6 +9,7 @@ from dataclasses import replace
 
 import pytest
 
+from scenarios.experiment.inputs import traces_of_host
 from scenarios.experiment.settings import Settings, SettingsError, described, make_settings
 from testbed.fabric.fat_tree import FatTree
 from testbed.probes.path_discovery import host_rate_limit
@@ -52,15 +53,15 @@ def test_a_method_has_the_same_budget_for_each_packet_on_every_backend() -> None
         made = make_settings({"backend": backend})
         sent = made.load * made.line_rate_bps
         assert made.icmp_per_s / sent == pytest.approx(100 / 60e6), backend
-        assert made.traces_of_host(fabric) / sent == pytest.approx(50 / 60e6), backend
+        assert traces_of_host(made, fabric) / sent == pytest.approx(50 / 60e6), backend
         assert made.probes == 100
 
 
 def test_traceroutes_are_as_many_as_007s_theorem_allows_unless_they_are_given() -> None:
     fabric = FatTree(8)
-    assert make_settings({}).traces_of_host(fabric) == host_rate_limit(fabric, 100)
-    assert make_settings({"icmp_per_s": 50}).traces_of_host(fabric) == host_rate_limit(fabric, 50)
-    assert make_settings({"traces_per_s": 3, "icmp_per_s": 50}).traces_of_host(fabric) == 3
+    assert traces_of_host(make_settings({}), fabric) == host_rate_limit(fabric, 100)
+    assert traces_of_host(make_settings({"icmp_per_s": 50}), fabric) == host_rate_limit(fabric, 50)
+    assert traces_of_host(make_settings({"traces_per_s": 3, "icmp_per_s": 50}), fabric) == 3
 
 
 @pytest.mark.parametrize(
