@@ -9,6 +9,8 @@ the sender's kernel counted (`testbed.traffic.sockets`), even if the client is k
 
 from __future__ import annotations
 
+import errno
+import os
 import subprocess
 import threading
 import time
@@ -236,15 +238,16 @@ class Iperf:
         return found
 
     def _incomplete(self) -> list[str]:
-        """Return the last line of each failed transfer that did not send all of its data.
+        """Return the last line of each failed transfer that never came to send data, unless links
+        lost its connection.
 
-        A client may also fail when its data is sent, because the server resets the connection on
-        which both say good-bye. Such a transfer is measured like any other.
+        What links do to a connection is a result: the kernel has counted the packets of one that
+        times out after a quarter of an hour, or that the server resets when all data is sent.
         """
-        sent, again = self._counted()
-        segments = -(-self._transfers.payload // SEGMENT)
-        needed = np.maximum(segments - BUFFER // SEGMENT, 1)
-        return [line for number, line in self._failed.items() if (sent - again < needed)[number]]
+        sent, _ = self._counted()
+        lost = os.strerror(errno.ETIMEDOUT)
+        failed = self._failed.items()
+        return [line for number, line in failed if not (sent[number] or line.endswith(lost))]
 
     # ---- what the hosts saw ------------------------------------------------------------------
 

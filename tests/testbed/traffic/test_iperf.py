@@ -62,7 +62,7 @@ def kernel(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
     return told
 
 
-def run(tmp_path: Path, instead: Spawn, seconds: float = 0.5, payload: int = 10_000) -> Iperf:
+def run(tmp_path: Path, instead: Spawn, seconds: float = 0.5) -> Iperf:
     """Three transfers from one host to another, the last 0.2 s after the first."""
     traffic = Traffic(
         src_host=np.zeros(N, np.int32),
@@ -79,7 +79,7 @@ def run(tmp_path: Path, instead: Spawn, seconds: float = 0.5, payload: int = 10_
     transfers = Transfers(
         flow=np.arange(N, dtype=np.int32),
         start_ns=np.arange(N, dtype=np.int64) * 100_000_000,
-        payload=np.full(N, payload),
+        payload=np.full(N, 10_000),
         rate_bps=np.full(N, 1e6),
     )
     network: Any = Host(tmp_path, instead)
@@ -110,17 +110,21 @@ def test_a_client_that_fails_degrades_the_run_with_its_words(tmp_path: Path, ker
     assert (tcp.report()["finished"], tcp.report()["failed"]) == (2, 1)
 
 
-def test_a_client_that_fails_when_its_data_is_sent_degrades_nothing(
-    tmp_path: Path, kernel: Any
-) -> None:
-    instead = {True: ["false"], False: ["true"]}
-    tcp = run(tmp_path, lambda command: instead[is_client(command)], payload=100_000)
+def test_a_connection_that_links_broke_degrades_nothing(tmp_path: Path, kernel: Any) -> None:
+    def instead(command: list[str]) -> list[str]:
+        if not is_client(command):
+            return ["true"]
+        words = ["Connection reset by peer", "Connection timed out", "Connection refused"]
+        said = words[int(command[command.index("--cport") + 1])]
+        return ["sh", "-c", f"echo iperf3: error - {said} >&2; exit 1"]
+
+    tcp = run(tmp_path, instead)
     src, dst = (int(tcp._network.topology.host_ip[host]) for host in (0, 9))
-    packets = [(75, 5), (40, 5), (75, 30)]  # 70 segments, of which 22 may stay in a buffer
-    kernel.ended = lambda: [Connection(src, dst, n, n, *of) for n, of in enumerate(packets)]
+    kernel.ended = lambda: [Connection(src, dst, 0, 0, 75, 5)]
     tcp.counts()
     assert tcp.report()["failed"] == N
-    assert tcp.degraded == ["2 of 3 TCP transfers failed, the first with: no message"]
+    failed = "1 of 3 TCP transfers failed, the first with: iperf3: error - Connection refused"
+    assert tcp.degraded == [failed]
 
 
 def test_iperf3_that_cannot_start_degrades_the_run(tmp_path: Path, kernel: Any) -> None:
