@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from testbed.arrays import IntArray, LongArray
+from testbed.compiled import kernel
 
 
 def pointers(length: npt.ArrayLike) -> LongArray:
@@ -62,8 +63,10 @@ class Paths:
 
     def take(self, rows: npt.NDArray[np.integer]) -> Paths:
         """Return the paths with the indices ``rows`` (int[R]), in that order; rows may repeat."""
-        ptr, entry = _taken(self.ptr, rows)
-        return Paths(ptr, self.links[entry])
+        ptr = pointers(self.length[rows])
+        links = np.empty(ptr[-1], self.links.dtype)
+        _copy(self.ptr[:-1][rows], self.links, ptr, links)
+        return Paths(ptr, links)
 
     def padded(self) -> IntArray:
         """Return a row of links for each path, padded with -1 to the longest, int32[P, H]."""
@@ -122,12 +125,15 @@ class PathSets:
 
     def take(self, rows: npt.NDArray[np.integer]) -> PathSets:
         """Return the sets with the indices ``rows`` (int[R]), in that order; rows may repeat."""
-        ptr, path = _taken(self.ptr, rows)
+        width = self.width[rows]
+        ptr = pointers(width)
+        path = np.arange(ptr[-1]) + np.repeat(self.ptr[:-1][rows] - ptr[:-1], width)
         return PathSets(ptr, self.paths.take(path))
 
 
-def _taken(ptr: LongArray, rows: npt.NDArray[np.integer]) -> tuple[LongArray, LongArray]:
-    """Return the CSR pointers of the rows taken, and the former index of each of their entries."""
-    length = np.diff(ptr)[rows]
-    new = pointers(length)
-    return new, np.arange(new[-1]) + np.repeat(ptr[:-1][rows] - new[:-1], length)
+@kernel
+def _copy(first, links, ptr, taken):
+    """Write the path at ``links[first[p]:]`` to ``taken[ptr[p]:ptr[p + 1]]``."""
+    for p in range(len(first)):
+        for e in range(ptr[p], ptr[p + 1]):
+            taken[e] = links[first[p] + e - ptr[p]]
