@@ -27,7 +27,8 @@ from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
 from analysis.telemetry.telemetry import Connections, Flows, Probes, SegmentCounts
-from testbed.arrays import BoolArray, FloatArray, IntArray, LongArray, WordArray
+from testbed.arrays import BoolArray, FloatArray, IntArray, WordArray
+from testbed.compiled import kernel
 from testbed.fabric.ecmp import Ecmp
 from testbed.fabric.names import some_of
 from testbed.fabric.pair_sets import PairSets
@@ -81,10 +82,10 @@ class Identifiability:
         crossed = marks.any(axis=0)
         classes = np.arange(n_links, dtype=np.int32)
         links = np.flatnonzero(crossed)
-        _, first, number = np.unique(
-            marks[:, links], axis=1, return_index=True, return_inverse=True
-        )
-        classes[links] = links[first][number.reshape(-1)]
+        links = links[np.lexsort(marks[:, links])]  # by their marks, then by their ids
+        first = np.ones(len(links), np.bool_)
+        first[1:] = (marks[:, links[1:]] != marks[:, links[:-1]]).any(axis=0)
+        classes[links] = links[first][np.cumsum(first) - 1]
         return cls(crossed | watched, classes)
 
     @classmethod
@@ -198,11 +199,17 @@ def _climbs_used(ecmp: Ecmp, key: FloatArray) -> FloatArray:
     ``key`` (float64[n_tors, n_tors]) times the paths between both that begin with the climb."""
     used = np.zeros(len(ecmp.end))
     tier = ecmp.fabric.tier
+    weight = np.random.default_rng(2).integers(1, 1 << 63, len(key), dtype=np.uint64)
     for level in range(1, ecmp.top + 1):
         own = np.flatnonzero(tier[ecmp.end] == level)
-        column = np.cumsum(tier == level) - 1
-        often = np.where(ecmp.turn == level, key, 0.0) @ ecmp.reach(level).astype(np.float64)
-        used[own] = often[ecmp.tor[own], column[ecmp.end[own]]]
+        reach = ecmp.count[:, tier == level]
+        # Most switches of a tier are reached alike: one column of the product is for all of them.
+        _, first, column = np.unique(
+            weight @ reach.astype(np.uint64), return_index=True, return_inverse=True
+        )
+        often = np.where(ecmp.turn == level, key, 0.0) @ reach[:, first].astype(np.float64)
+        nth = np.cumsum(tier == level) - 1
+        used[own] = often[ecmp.tor[own], column[nth[ecmp.end[own]]]]
     return used
 
 
@@ -213,10 +220,15 @@ def _keys(rng: np.random.Generator, n: int) -> WordArray:
 def _sums(n_links: int, paths: Paths, key: WordArray) -> WordArray:
     """Return for each link the sum of the keys (uint64[paths]) of the paths over it, and the sum of
     second keys that are derived from them: uint64[2, n_links], modulo 2^64."""
-    length: LongArray = paths.length
-    each = np.repeat(key, length)
-    other = each * (each | np.uint64(1))
-    marks = np.zeros((2, n_links), np.uint64)
-    for mark, keys in zip(marks, (each, other), strict=True):
-        np.add.at(mark, paths.links, keys)
-    return marks
+    marks = np.zeros((n_links, 2), np.uint64)
+    _add_keys(paths.ptr, paths.links, key, marks)
+    return marks.T
+
+
+@kernel
+def _add_keys(ptr, links, key, marks):
+    for p in range(len(key)):
+        other = key[p] * (key[p] | np.uint64(1))
+        for e in range(ptr[p], ptr[p + 1]):
+            marks[links[e], 0] += key[p]
+            marks[links[e], 1] += other

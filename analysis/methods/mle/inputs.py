@@ -258,7 +258,11 @@ def chosen_flows(
     if lossy.any() and not only_lossy and not hides and not trials:
         traced *= (known & lossy).sum() / lossy.sum()
     pairs = None
-    if isinstance(flows.sets, PairSets) and (ecmp := flows.sets.climbs()) is not None:
+    if (
+        isinstance(flows.sets, PairSets)
+        and (set_of[rest] < n_pairs).any()
+        and (ecmp := flows.sets.climbs()) is not None
+    ):
         free = rest[set_of[rest] < n_pairs] if not only_lossy else rest[:0]
         rest = rest[set_of[rest] >= n_pairs]
         ends = flows.sets.src_tor, flows.sets.dst_tor
