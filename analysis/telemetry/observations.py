@@ -187,8 +187,9 @@ def _planned(
     of rows that were summed."""
     of_plan = np.array([name == plan for name in probe_paths["plan"]], np.bool_)
     row = np.flatnonzero(of_plan[counts["path"]])
-    probed, number = np.unique(counts["path"][row], return_inverse=True)
-    sums = np.zeros((2, len(probed)), np.int64)
+    path = counts["path"][row]
+    probed = np.flatnonzero(np.bincount(path))
+    sums = np.zeros((2, len(of_plan)), np.int64)
     for cells, name in zip(sums, ("sent", "lost"), strict=True):
-        np.add.at(cells, number.reshape(-1), counts[name][row])
-    return Probes(probe_paths["path"].take(probed), sums[0], sums[1]), len(row)
+        np.add.at(cells, path, counts[name][row])
+    return Probes(probe_paths["path"].take(probed), *sums[:, probed]), len(row)

@@ -103,15 +103,14 @@ class Flows:
         """Return flows between ToRs ``src_tor`` and ``dst_tor``, int[F]. Flows that are marked in
         ``own``, bool[F], have a set of their own, in order those of ``sets``; the others may have
         taken any equal-cost path of their ToRs."""
-        by_pair = ~own
-        pair, number = np.unique(
-            src_tor[by_pair].astype(np.int64) * fabric.n_tors + dst_tor[by_pair],
-            return_inverse=True,
-        )
-        src, dst = np.divmod(pair, fabric.n_tors)
+        by_pair, n_tors = ~own, fabric.n_tors
+        pair = src_tor[by_pair].astype(np.int64) * n_tors + dst_tor[by_pair]
+        used = np.zeros(n_tors**2, np.bool_)
+        used[pair] = True
+        src, dst = np.divmod(np.flatnonzero(used), n_tors)
         path_set = np.empty(len(own), np.int32)
-        path_set[by_pair] = number
-        path_set[own] = len(pair) + np.arange(len(sets))
+        path_set[by_pair] = (np.cumsum(used, dtype=np.int32) - 1)[pair]
+        path_set[own] = len(src) + np.arange(len(sets))
         pairs = PairSets(fabric, src.astype(np.int32), dst.astype(np.int32), sets)
         return cls(pairs, path_set, sent, lost, rtt_ms)
 

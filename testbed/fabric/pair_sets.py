@@ -50,8 +50,10 @@ class PairSets:
             fabric: The fabric.
             src_tor, dst_tor: The ToRs of each row, int[R].
         """
-        pair = src_tor.astype(np.int64) * fabric.n_tors + dst_tor
-        src, dst = np.divmod(np.unique(pair[src_tor != dst_tor]), fabric.n_tors)
+        there = np.zeros((fabric.n_tors, fabric.n_tors), np.bool_)
+        there[src_tor, dst_tor] = True
+        np.fill_diagonal(there, val=False)
+        src, dst = np.nonzero(there)
         nothing = Paths(np.zeros(1, np.int64), np.zeros(0, np.int32))
         return cls(fabric, src.astype(np.int32), dst.astype(np.int32), PathSets.known(nothing))
 
