@@ -39,17 +39,32 @@ def program(
     registers: tuple[tuple[str, int, int], ...] = (),
 ) -> Json:
     """A repeater whose first header has these fields, and whose table runs these primitives."""
+    return with_actions(fields, {"act": primitives}, parameters, registers)
+
+
+def with_actions(
+    fields: list[list[Any]],
+    actions: dict[str, list[Json]],
+    parameters: tuple[tuple[str, int], ...] = (),
+    registers: tuple[tuple[str, int, int], ...] = (),
+) -> Json:
+    """A repeater whose first header has these fields, and whose table has these actions.
+
+    Tests of one action each share the program, which is compiled once for all of them.
+    """
     made = load("repeater")
     next(t for t in made["header_types"] if t["name"] == "byte_t")["fields"] = fields
     state = made["parsers"][0]["parse_states"][0]
     state["parser_ops"] = [{"op": "extract", "parameters": [{"type": "regular", "value": "b"}]}]
-    action = {
-        "name": "I.act",
-        "id": 77,
-        "runtime_data": [{"name": n, "bitwidth": w} for n, w in parameters],
-        "primitives": primitives,
-    }
-    made["actions"].append(action)
+    ids = {f"I.{name}": 77 + number for number, name in enumerate(actions)}
+    for (name, number), primitives in zip(ids.items(), actions.values(), strict=True):
+        action = {
+            "name": name,
+            "id": number,
+            "runtime_data": [{"name": n, "bitwidth": w} for n, w in parameters],
+            "primitives": primitives,
+        }
+        made["actions"].append(action)
     ingress = next(p for p in made["pipelines"] if p["name"] == "ingress")
     table = {
         "name": "I.t",
@@ -68,10 +83,10 @@ def program(
         "with_counters": False,
         "support_timeout": False,
         "direct_meters": None,
-        "action_ids": [77],
-        "actions": ["I.act"],
+        "action_ids": [*ids.values()],
+        "actions": [*ids],
         "base_default_next": ingress["init_table"],
-        "next_tables": {"I.act": ingress["init_table"]},
+        "next_tables": dict.fromkeys(ids, ingress["init_table"]),
     }
     ingress["tables"].append(table)
     ingress["init_table"] = "I.t"
@@ -97,6 +112,15 @@ PRIMITIVES: dict[str, Callable[[int, int, int], int]] = {
 }
 
 
+def each(*names: str) -> dict[str, list[Json]]:
+    """For each primitive an action that consists of it."""
+    binary = [field("d"), field("a"), field("b")]
+    unary = [field("d"), field("a")]
+    return {
+        op: [{"op": op, "parameters": unary if op.endswith("_field") else binary}] for op in names
+    }
+
+
 def packets(n: int) -> list[bytes]:
     some = random.Random(5)
     edges = [bytes(x) for x in itertools.product((0, 1, 127, 128, 255), repeat=3)]
@@ -108,12 +132,8 @@ def packets(n: int) -> list[bytes]:
 def test_primitives(run: Callable[[Json], Switch], op: str, width: int) -> None:
     """The target keeps the low bits of the result; a destination may be an operand, too."""
     fields = [["pad", 8 - width, False], ["d", width, False], ["a", 8, False], ["b", 8, False]]
-    operands = [field("a")] if op.endswith("_field") else [field("a"), field("b")]
-    made = program(
-        fields if width < 8 else fields[1:], [{"op": op, "parameters": [field("d"), *operands]}]
-    )
-    sw = run(made)
-    sw.table("I.t").add([1], "I.act")
+    sw = run(with_actions(fields if width < 8 else fields[1:], each(*PRIMITIVES)))
+    sw.table("I.t").add([1], f"I.{op}")
     mask = (1 << width) - 1
     for data in packets(50):
         [(_, out)] = sw.process(1, data)
@@ -131,14 +151,16 @@ def test_a_sign_may_be_a_bit(run: Callable[[Json], Switch]) -> None:
         run(program([["d", 8, 2], ["a", 8, False], ["b", 8, 0]], add))
 
 
+SATURATING = ["add", "subtract", "add_to_field", "shift_left", "shift_right"]
+
+
 @pytest.mark.parametrize("signed", [False, True])
-@pytest.mark.parametrize("op", ["add", "subtract", "add_to_field", "shift_left", "shift_right"])
+@pytest.mark.parametrize("op", SATURATING)
 def test_saturating_fields(run: Callable[[Json], Switch], op: str, signed: bool) -> None:
     """They keep the nearest of their values."""
     fields = [["d", 8, signed, True], ["a", 8, signed], ["b", 8, False]]
-    operands = [field("a")] if op.endswith("_field") else [field("a"), field("b")]
-    sw = run(program(fields, [{"op": op, "parameters": [field("d"), *operands]}]))
-    sw.table("I.t").add([1], "I.act")
+    sw = run(with_actions(fields, each(*SATURATING)))
+    sw.table("I.t").add([1], f"I.{op}")
     low, high = (-128, 127) if signed else (0, 255)
 
     def value(byte: int) -> int:
