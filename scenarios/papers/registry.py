@@ -119,7 +119,8 @@ def read_values(path: Path = FILE) -> Mapping[str, Mapping[str, Any]]:
     Raises:
         YamlError: The file has another form; the message is one line with the place in the file.
     """
-    file = read_yaml(path, f"there is no {path}", "figures: with a mapping for each")
+    empty = "figures: with a mapping for each"
+    file = read_yaml(path, f"there is no {path}", empty, own=path == FILE)
     content, found = file.valid(_File), {}
     for name, figure in content.figures.items():
         declared = {each.name: getattr(figure, each.name) for each in fields(Declared)}
