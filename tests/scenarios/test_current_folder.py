@@ -24,6 +24,20 @@ ROOT = Path(__file__).parents[2]
 FLOW = ["--backend", "flow", "--k", "4", "--epochs", "2", "--methods", "netbouncer"]
 VIRTUAL = ["--backend", "virtual", "--epochs", "1", "--load", "0.005", "--methods", "netbouncer"]
 
+COMMANDS = """
+import json, sys
+from scenarios.command.cli import main
+
+before = [*sys.path]
+for words in json.loads(sys.argv[1]):
+    sys.argv = ["canary", *words]
+    try:
+        main()
+    except SystemExit as end:
+        assert not end.code, words
+    assert sys.path == before, (words, sys.path)
+"""
+
 LOOKED_FOR = """
 import builtins, json, sys
 
@@ -120,19 +134,28 @@ def test_python_itself_would_import_them(folder: Folder) -> None:
 
 @pytest.mark.slow
 def test_no_command_imports_one(folder: Folder, canary: Path) -> None:
+    """Those that start other processes and some more as users do, the others in one process.
+
+    That saves a second or two each, in which Python imports the same modules. A command that would
+    import from here later must have changed the path.
+    """
     for flag in ("--help", "--version"):
         folder.run(canary, flag)
-    folder.run(canary, "doctor")
-    folder.run(canary, "plan", "--k", "4", "--out", "plan.parquet")
-    folder.run(canary, "reproduce")
     folder.run(canary, "run", *FLOW, "--run", "a")
-    folder.run(canary, "run", *VIRTUAL, "--run", "b")
-    folder.run(canary, "analyze", "a", "--methods", "netbouncer")
-    folder.run(canary, "show", "a")
-    folder.run(canary, "page", "a")
-    folder.run(canary, "export", "a", "--out", "files")
     given = ["--topology", "files/fabric.parquet", "--telemetry", "files/observations.parquet"]
-    folder.run(canary, "localize", *given, "--method", "netbouncer")
+    commands = [
+        ["doctor"],
+        ["plan", "--k", "4", "--out", "plan.parquet"],
+        ["reproduce"],
+        ["run", *VIRTUAL, "--run", "b"],
+        ["analyze", "a", "--methods", "netbouncer"],
+        ["show", "a"],
+        ["page", "a"],
+        ["export", "a", "--out", "files"],
+        ["localize", *given, "--method", "netbouncer"],
+    ]
+    folder.run(sys.executable, "-P", "-c", COMMANDS, json.dumps(commands))
+    assert (folder.path / "b" / "summary.json").is_file()
     folder.run(
         canary, "compare", *FLOW, "--seeds", "1,2", "--out", "two", "--methods", "netbouncer"
     )
