@@ -24,8 +24,10 @@ from pathlib import Path
 
 PROCESSORS = os.cpu_count() or 1
 NOT_REAL = "(beside or not root) and not nightly"
-REAL_PACKETS = "tests of real packets, one at a time", ["-m", "root and not beside and not nightly"]
 FOLDERS = ["tests/analysis", "tests/docs", "tests/p4"]
+LEFT_OUT = [f"--ignore={folder}" for folder in FOLDERS]  # none of these tests needs root
+REAL = "root and not beside and not nightly"
+REAL_PACKETS = "tests of real packets, one at a time", ["-m", REAL, *LEFT_OUT]
 COMPUTING = "tests that only compute", ["-n", str(PROCESSORS), "-m", NOT_REAL, *FOLDERS]
 # More than there are processors: some tests wait for other processes, a third of the time.
 OTHERS = "all other tests, on all processors", ["-n", str(PROCESSORS + 2), "-m", NOT_REAL]
@@ -158,5 +160,4 @@ if __name__ == "__main__":
     title, options = OTHERS
     if os.geteuid() or sys.argv[1:]:
         sys.exit(main(root, [REAL_PACKETS, (title, [*options, *sys.argv[1:]])]))
-    others = [*options, *(f"--ignore={folder}" for folder in FOLDERS)]
-    sys.exit(main(root, [REAL_PACKETS, (title, others)], COMPUTING))
+    sys.exit(main(root, [REAL_PACKETS, (title, [*options, *LEFT_OUT])], COMPUTING))

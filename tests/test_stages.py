@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.stages import main
+from tests.stages import FOLDERS, main
+
+ROOT = Path(__file__).parent.parent
 
 TESTS = """
 import pytest
@@ -23,6 +25,12 @@ def broken(): raise ValueError
 
 def test_broken(broken): pass
 """
+
+
+@pytest.fixture(autouse=True)
+def _no_plugins(monkeypatch: pytest.MonkeyPatch) -> None:
+    """These stages use none of the plugins that are installed, which take half a second each."""
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
 
 
 @pytest.mark.parametrize(
@@ -49,6 +57,13 @@ def test_both_stages_count(
     ]
     assert lines[-1].startswith(summary)
     assert sum(" in " in line and "passed" in line for line in lines) == 1
+
+
+def test_folders_of_tests_that_only_compute_have_none_of_real_packets() -> None:
+    """The stage of real packets does not read them."""
+    for folder in FOLDERS:
+        files = list((ROOT / folder).rglob("*.py"))
+        assert files and not [file for file in files if "mark.root" in file.read_text()]
 
 
 def test_what_runs_meanwhile_counts_too(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
