@@ -12,6 +12,8 @@ files. `tests/docs/test_examples.py` runs all of them and compares.
 from __future__ import annotations
 
 import argparse
+import json
+import os
 import subprocess
 import sys
 import tempfile
@@ -23,15 +25,29 @@ FOLDER = Path(__file__).parents[2] / "docs" / "examples"
 OUTPUT = FOLDER / "output"
 NAMES = sorted(file.stem for file in FOLDER.glob("*.py"))
 
-_PROGRAM = """
-import runpy, sys
-from pathlib import Path
+_SERVER = """
+import json, os, runpy, sys, warnings
 import matplotlib
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
-runpy.run_path(sys.argv[1], run_name="__main__")
-for number in plt.get_fignums():
-    plt.figure(number).savefig(Path(sys.argv[2], f"{Path(sys.argv[1]).stem}-{number}.png"))
+import pandas
+import scenarios.command.show, scenarios.experiment.run
+for request in sys.stdin:
+    program, folder, pictures, files = json.loads(request)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # a fork beside threads, which are idle
+        child = os.fork()
+    if child == 0:
+        for number, name in enumerate(files):
+            os.dup2(os.open(name, os.O_RDWR | os.O_CREAT, 0o600), number)
+        os.chdir(folder)
+        sys.argv = [program]
+        runpy.run_path(program, run_name="__main__")
+        for number in plt.get_fignums():
+            name, _ = os.path.splitext(os.path.basename(program))
+            plt.figure(number).savefig(os.path.join(pictures, f"{name}-{number}.png"))
+        sys.exit()
+    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
 """
 
 
@@ -49,22 +65,43 @@ def kept(name: str) -> Path:
     return OUTPUT / f"{name}.txt"
 
 
-def run_example(name: str, pictures: Path) -> Ran:
-    """Run an example in a process and a folder of its own; a warning ends it.
+class Examples:
+    """Runs examples, each in a process and a folder of its own; a warning ends it.
 
-    Args:
-        name: Its file, without suffix.
-        pictures: Folder of its pictures, NAME-1.png and so on.
+    The processes are forks of one that has imported what examples import, which takes most of the
+    time of some.
     """
-    program = [sys.executable, "-P", "-W", "error", "-c", _PROGRAM]
-    with tempfile.TemporaryDirectory() as folder:
-        done = subprocess.run(
-            [*program, FOLDER / f"{name}.py", pictures.absolute()],
-            cwd=folder,
-            capture_output=True,
+
+    def __init__(self) -> None:
+        self._server = subprocess.Popen(
+            [sys.executable, "-P", "-W", "error", "-c", _SERVER],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
             text=True,
         )
-    return Ran(done.stdout, done.stderr, done.returncode)
+
+    def __enter__(self) -> Examples:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._server.communicate()
+
+    def run(self, name: str, pictures: Path) -> Ran:
+        """Run an example.
+
+        Args:
+            name: Its file, without suffix.
+            pictures: Folder of its pictures, NAME-1.png and so on.
+        """
+        assert self._server.stdin is not None and self._server.stdout is not None
+        with tempfile.TemporaryDirectory() as place:
+            folder, out, err = (Path(place, each) for each in ("folder", "out", "err"))
+            folder.mkdir()
+            files = [os.devnull, str(out), str(err)]
+            request = [str(FOLDER / f"{name}.py"), str(folder), str(pictures.absolute()), files]
+            print(json.dumps(request), file=self._server.stdin, flush=True)
+            code = int(self._server.stdout.readline())
+            return Ran(out.read_text(), err.read_text(), code)
 
 
 def main(words: Sequence[str]) -> int:
@@ -77,11 +114,11 @@ def main(words: Sequence[str]) -> int:
     if unknown:
         parser.error(f"there is no example {unknown[0]}: choose from {', '.join(NAMES)}")
     failed = 0
-    with tempfile.TemporaryDirectory() as folder:
+    with Examples() as examples, tempfile.TemporaryDirectory() as folder:
         pictures = asked.pictures or Path(folder)
         pictures.mkdir(parents=True, exist_ok=True)
         for name in asked.names or NAMES:
-            ran = run_example(name, pictures)
+            ran = examples.run(name, pictures)
             if ran.code:
                 print(f"{name} fails:\n{ran.errors}", file=sys.stderr)
                 failed = 1

@@ -3,14 +3,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from PIL import Image
 
-from tests.docs.examples import FOLDER, NAMES, OUTPUT, kept, run_example
+from tests.docs.examples import FOLDER, NAMES, OUTPUT, Examples, kept
 
 NIGHTLY = {"11_figure_8"}
+
+
+@pytest.fixture(scope="session")
+def examples() -> Iterator[Examples]:
+    with Examples() as made:
+        yield made
 
 
 def named(name: str) -> object:
@@ -19,8 +26,8 @@ def named(name: str) -> object:
 
 
 @pytest.mark.parametrize("name", [named(name) for name in NAMES])
-def test_an_example_prints_what_is_kept(name: str, tmp_path: Path) -> None:
-    ran = run_example(name, tmp_path)
+def test_an_example_prints_what_is_kept(name: str, examples: Examples, tmp_path: Path) -> None:
+    ran = examples.run(name, tmp_path)
     assert ran.code == 0, ran.errors
     assert ran.printed == kept(name).read_text(), "python -m tests.docs.examples writes it anew"
     pictures = [Image.open(file).convert("L") for file in sorted(tmp_path.glob("*.png"))]
