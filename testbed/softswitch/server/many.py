@@ -60,6 +60,10 @@ class Switches:
         if "end" in order:
             if switch := self._running.pop(order["end"], None):
                 switch.stop()
+                # Its parts refer to each other, and its registers and tables are not Python's
+                # memory: without this, they would stay until Python has some other reason to look.
+                del switch
+                gc.collect()
             return
         name = order["start"]
         try:

@@ -3,10 +3,12 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import socket
 import subprocess
 import sys
+import weakref
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,6 +18,7 @@ import numpy as np
 import pytest
 
 from testbed.control.remote.thrift import RegisterClient, ThriftError
+from testbed.softswitch.server.many import Switches
 from testbed.softswitch.server.messages import p4runtime_pb2
 from tests.testbed.softswitch.server.client import READY, ROOT, Client, eventually
 
@@ -111,6 +114,32 @@ def test_each_has_its_device_and_its_state(many: Many) -> None:
         c.configure()
         assert count(registers(again_port)) == [0, 0, 0]
     assert (many.stop(), many.errors) == (0, "")
+
+
+def test_a_switch_that_ended_leaves_nothing(tmp_path: Path) -> None:
+    """Its registers and tables are memory that Python does not count, so they must not wait."""
+    program = str(ROOT / "p4" / "build" / "canary.json")
+    servers = ["--thrift-port", "0", "--", "--grpc-server-addr", f"unix:{tmp_path / 'one'}"]
+    switches = Switches()
+    gc.disable()
+    try:
+        switches.follow(
+            {
+                "start": "one",
+                "namespace": None,
+                "log": str(tmp_path / "one.log"),
+                "arguments": [program, "--device-id", "1", *servers],
+            }
+        )
+        device = switches._running["one"]._device
+        device.settled()
+        switch = weakref.ref(device.running().switch)
+        del device
+        switches.follow({"end": "one"})
+        assert switch() is None
+    finally:
+        gc.enable()
+        switches.stop()
 
 
 def test_a_switch_that_cannot_start_ends_the_process_and_a_later_one_does_not(many: Many) -> None:
