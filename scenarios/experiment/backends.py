@@ -164,13 +164,12 @@ def _open(inputs: Inputs, links: LinkModel, source: Adapted, logs: Path) -> Iter
     fabric, epoch_ns = inputs.fabric, inputs.epochs.length_ns
     skew = round(inputs.epochs.skew * epoch_ns)
     if inputs.backend == "virtual":
-        threads = _threads(inputs)
         program = Program.load(source.json, observe=VERDICT.field)
         switches = [
             Switch(program, seed=switch_seed(inputs.seed, index))
             for index in range(fabric.n_switches)
         ]
-        network = VirtualNetwork(fabric, program, switches, links, threads)
+        network = VirtualNetwork(fabric, program, switches, links, _threads(inputs))
         # Allow for every switch to change its epoch, and for full queues along a whole segment.
         drain = max(epoch_ns // 25, 2 * skew + 4 * links.transit_ns)
         controls = [LocalSwitch(switch) for switch in switches]

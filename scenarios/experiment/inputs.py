@@ -111,7 +111,6 @@ def inputs_of(
         plan: The faults.
         traffic: The hosts' packets.
     """
-    traces_per_s = traces_of_host(settings, fabric)
     return Inputs(
         backend=settings.backend,
         threads=settings.threads,
@@ -130,5 +129,5 @@ def inputs_of(
         line_rate_bps=settings.line_rate_bps,
         probes=settings.probes,
         icmp=IcmpLimit.of(settings.icmp_per_s),
-        traces_per_s=traces_per_s,
+        traces_per_s=traces_of_host(settings, fabric),
     )

@@ -116,8 +116,7 @@ def run_experiment(
         expected = expected_of(settings, fabric, len(plan.links), flock)
         need_memory(expected)
         observer.estimated(expected)
-        config = run_config(name, settings)
-        writer.config(config)
+        writer.config(run_config(name, settings))
         if settings.backend == "flow":
             write_run(simulate(settings, plan, fabric, progress=observer.progressed), writer)
         else:
@@ -161,12 +160,11 @@ def expected_of(settings: Settings, fabric: Fabric, failures: int, flock: bool =
         failures: Number of faulty directed links.
         flock: Whether Flock is among the methods.
     """
-    demand = demand_of(settings)
     return estimate(
         settings.backend,
         fabric,
         monitor_switches(fabric, settings.monitors, settings.seed),
-        demand,
+        demand_of(settings),
         settings.epochs,
         settings.probes,
         failures,
@@ -185,9 +183,8 @@ def _emulate(
 ) -> None:
     """Make the traffic, emulate a run with packets, and write its record."""
     observer.progressed("traffic", 0.0)
-    demand = demand_of(settings)
     traffic, account = make_traffic(
-        demand, fabric, lambda share: observer.progressed("traffic", share)
+        demand_of(settings), fabric, lambda share: observer.progressed("traffic", share)
     )
     if account is not None:
         writer.json("capture.json", account.as_dict())
