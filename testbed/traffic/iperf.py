@@ -116,7 +116,7 @@ class Iperf:
             listening = {host: self._sockets.listening(host) for host, _ in wanted}
             wanted = [(host, port) for host, port in wanted if port not in listening[host]]
             if wanted and time.monotonic() > deadline:
-                raise NetworkError(f"iperf3 does not start: see {self._log(wanted[0][0])}")
+                raise NetworkError(f"iperf3 does not start: see {self._server_log(wanted[0][0])}")
             if wanted:
                 time.sleep(0.02)
 
@@ -152,6 +152,8 @@ class Iperf:
                 process.kill()
             for process in (*self._clients.values(), *self._servers.values()):
                 process.wait()
+            for number in self._clients:
+                self._client_log(number).unlink()
 
     def _wait(self) -> None:
         """Wait until a server or a client is due, but at most 0.1 s."""
@@ -168,7 +170,8 @@ class Iperf:
             number = self._next_server
             port = str(self._keys[number][3])
             command = ["iperf3", "-4", "-s", "-1", "-i", "0", "-p", port, *_patiently()]
-            self._servers[number] = self._spawn(self._dst[number], command)
+            log = self._server_log(self._dst[number])
+            self._servers[number] = self._network.spawn(self._dst[number], command, log)
             self._next_server += 1
 
     def _start_clients(self, now_ns: int) -> None:
@@ -194,30 +197,34 @@ class Iperf:
             command += ["-n", str(segments * SEGMENT), "-l", str(SEGMENT)]
             command += ["-b", str(max(int(transfers.rate_bps[number]), 1))]
             command += ["--pacing-timer", str(PACING_US)]
-            self._clients[number] = self._spawn(self._src[number], command)
+            log = self._client_log(number)
+            self._clients[number] = self._network.spawn(self._src[number], command, log)
             self._next_client += 1
 
-    def _spawn(self, host: int, command: list[str]) -> subprocess.Popen[bytes]:
-        return self._network.spawn(host, command, self._log(host))
-
-    def _log(self, host: int) -> Path:
+    def _server_log(self, host: int) -> Path:
         return self._network.logs / f"iperf3-{self._network.topology.host_names[host]}.log"
+
+    def _client_log(self, number: int) -> Path:
+        """Return the file of one transfer's client, so that its words are not those of another."""
+        name = self._network.topology.host_names[self._src[number]]
+        return self._network.logs / f"iperf3-{name}-client-{number}.log"
 
     def _reap(self) -> None:
         for number, process in list(self._clients.items()):
             if process.poll() is not None:
                 if process.returncode:
-                    self._failed[number] = self._last_words(self._src[number])
+                    self._failed[number] = self._last_words(number)
                 else:
                     self._finished += 1
+                    self._client_log(number).unlink()
                 del self._clients[number]
         for number, process in list(self._servers.items()):
             if process.poll() is not None:
                 del self._servers[number]
 
-    def _last_words(self, host: int) -> str:
-        """Return the last line that iperf3 wrote on a host."""
-        lines = self._log(host).read_text(errors="replace").splitlines()
+    def _last_words(self, number: int) -> str:
+        """Return the last line that a transfer's client wrote."""
+        lines = self._client_log(number).read_text(errors="replace").splitlines()
         return next((line.strip() for line in reversed(lines) if line.strip()), "no message")
 
     @property

@@ -62,7 +62,7 @@ def kernel(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
     return told
 
 
-def run(tmp_path: Path, instead: Spawn, seconds: float = 0.5) -> Iperf:
+def run(tmp_path: Path, instead: Spawn, seconds: float = 1.0) -> Iperf:
     """Three transfers from one host to another, the last 0.2 s after the first."""
     traffic = Traffic(
         src_host=np.zeros(N, np.int32),
@@ -115,8 +115,9 @@ def test_a_connection_that_links_broke_degrades_nothing(tmp_path: Path, kernel: 
         if not is_client(command):
             return ["true"]
         words = ["Connection reset by peer", "Connection timed out", "Connection refused"]
-        said = words[int(command[command.index("--cport") + 1])]
-        return ["sh", "-c", f"echo iperf3: error - {said} >&2; exit 1"]
+        number = int(command[command.index("--cport") + 1])
+        # All three end at the same time, each with words of its own.
+        return ["sh", "-c", f"sleep 0.{3 - number}; echo iperf3: error - {words[number]}; exit 1"]
 
     tcp = run(tmp_path, instead)
     src, dst = (int(tcp._network.topology.host_ip[host]) for host in (0, 9))
