@@ -328,7 +328,7 @@ def _network(
         "controller_late_ms": history.late_ns // 1_000_000,
         "collection_seconds": history.collection_s,
         "unread": history.unread,
-        "events": emulation.events.in_words(),
+        "events": [*emulation.events.in_words(), *_dropped_in_restarts(by_emulator)],
         "restarted": emulation.events.void(len(history.rules)),
         "rules_installed": selector.installed,
         "rules_removed": selector.removed,
@@ -350,6 +350,16 @@ def _network(
     return network
 
 
+def _dropped_in_restarts(drops: EmulatorDrops | None) -> list[str]:
+    """Return a line for each real switch that dropped packets while it restarted; a network in
+    virtual time says it of each restart."""
+    lost = {} if drops is None else _lost_by_place(drops, restarts=True)
+    return [
+        f"{switch}: it dropped {packets:,} packets in all its restarts"
+        for switch, packets in lost.items()
+    ]
+
+
 def _degraded(
     emulation: Emulation, history: History, by_emulator: EmulatorDrops | None
 ) -> list[str]:
@@ -360,16 +370,23 @@ def _degraded(
     if history.late_ns > emulation.inputs.epochs.length_ns // 3:
         late = history.late_ns / 1e9
         found.append(f"the controller was {late:.1f} s late: use a longer EPOCH_MS")
-    if by_emulator is not None and len(by_emulator.packets):
-        found.append(_own_losses(by_emulator))
+    if by_emulator is not None and (lost := _lost_by_place(by_emulator, restarts=False)):
+        found.append(_own_losses(lost))
     return found
 
 
-def _own_losses(drops: EmulatorDrops) -> str:
-    """Return one line: how many packets were lost without a fault, and where most of them."""
+def _lost_by_place(drops: EmulatorDrops, restarts: bool) -> dict[str, int]:
+    """Return the packets lost without a fault by place: those that switches dropped while they
+    restarted, or all others."""
     lost: dict[str, int] = {}
-    for place, packets in zip(drops.place, drops.packets.tolist(), strict=True):
-        lost[place] = lost.get(place, 0) + packets
+    for place, where, packets in zip(drops.place, drops.where, drops.packets.tolist(), strict=True):
+        if (where == "restart") == restarts:
+            lost[place] = lost.get(place, 0) + packets
+    return lost
+
+
+def _own_losses(lost: Mapping[str, int]) -> str:
+    """Return one line: how many packets were lost without a fault, and where most of them."""
     worst = sorted(lost.items(), key=lambda item: -item[1])
     places = ", ".join(f"{packets:,} at {place}" for place, packets in worst[:_PLACES_NAMED])
     more = len(worst) - _PLACES_NAMED

@@ -92,7 +92,7 @@ class Losses:
     sockets: list[PacketSockets]
     _cables: _Cables = field(init=False)
     _at_death: dict[int, LongArray] = field(default_factory=dict)
-    _untold: set[int] = field(default_factory=set)
+    _restarted: set[int] = field(default_factory=set)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def __post_init__(self) -> None:
@@ -112,8 +112,9 @@ class Losses:
             self._at_death[switch] = sent
 
     def restarted(self, switch: int) -> None:
-        """Note that a switch restarted, so that its counters of arrived packets are lost."""
-        self._untold.add(switch)
+        """Note that a switch restarts: its counters of arrived packets are lost, and it drops
+        packets until its entries are restored, which it does not count."""
+        self._restarted.add(switch)
 
     def count(
         self,
@@ -132,7 +133,7 @@ class Losses:
         """
         sent, refused = (now - then for now, then in zip(self._sent(), self._begin, strict=True))
         answers = self.arrivals.read()
-        for switch in self._untold:
+        for switch in self._restarted:
             answers[switch] = None
         arrived = self._arrived(answers) - self._arrived_before
         dropped = self._socket_drops(host_drops)
@@ -154,19 +155,22 @@ class Losses:
             for where, packets in found.items()
             for cable in np.flatnonzero(packets > 0).tolist()
         ]
-        return self._table(sorted(rows), self._inside(answers, gone) if quiet else {})
+        inside = self._inside(answers, sent, dropped, gone) if quiet else []
+        return self._table(sorted(rows), inside)
 
-    def _table(self, rows: list[tuple[int, str, int]], inside: dict[str, int]) -> EmulatorDrops:
+    def _table(
+        self, rows: list[tuple[int, str, int]], inside: list[tuple[str, str, int]]
+    ) -> EmulatorDrops:
         n_links, names = self.topology.n_links, self._cables.name
         first_host = n_links + self.topology.n_hosts
         host = {"socket": "host"}
         links = [cable if cable < n_links else -1 for cable, _, _ in rows]
         return EmulatorDrops(
             link=np.array(links + [-1] * len(inside), np.int32),
-            place=[names[cable] for cable, _, _ in rows] + list(inside),
+            place=[names[cable] for cable, _, _ in rows] + [name for name, _, _ in inside],
             where=[host.get(w, w) if cable >= first_host else w for cable, w, _ in rows]
-            + ["queues"] * len(inside),
-            packets=np.array([packets for _, _, packets in rows] + list(inside.values()), np.int64),
+            + [where for _, where, _ in inside],
+            packets=np.array([packets for _, _, packets in (*rows, *inside)], np.int64),
         )
 
     def _sent(self) -> tuple[LongArray, LongArray]:
@@ -190,27 +194,42 @@ class Losses:
         return np.concatenate((np.array(switches, np.int64), host_drops))
 
     def _inside(
-        self, answers: Sequence[dict[int, int] | None], gone: npt.NDArray[np.uint64]
-    ) -> dict[str, int]:
-        """Return the packets that each switch processed but neither sent nor dropped for a fault.
+        self,
+        answers: Sequence[dict[int, int] | None],
+        sent: LongArray,
+        dropped: LongArray,
+        gone: npt.NDArray[np.uint64],
+    ) -> list[tuple[str, str, int]]:
+        """Return the packets that came to each switch and that it neither sent nor dropped for a
+        fault, as (switch, where, packets). Switches without such packets are left out.
 
-        Switches without such packets are left out.
+        What came is what the switch began to process; for one that restarted, which has lost that
+        count, what was sent to it and did not overflow its sockets. A switch that died after a
+        restart is left out: what was sent to it since is counted on the links to it.
+
+        Args:
+            answers: See `Arrivals.read`; None for switches that restarted.
+            sent: Packets that each cable's interface sent.
+            dropped: Packets that the socket at each cable's end dropped.
+            gone: Packets that faults dropped at each directed link.
         """
-        sent, refused = (now - then for now, then in zip(self._sent(), self._begin, strict=True))
-        arrived = self._arrived(answers) - self._arrived_before
-        left = sent + refused
+        restarted = self._restarted - set(self._at_death)
+        receiver = np.array(self._cables.switch)
+        came = self._arrived(answers) - self._arrived_before
+        came = np.where(np.isin(receiver, list(restarted)), sent - dropped, came)
+        left, refused = (now - then for now, then in zip(self._sent(), self._begin, strict=True))
+        left += refused
         left[: self.topology.n_links] += gone.astype(np.int64)
         number = {name: switch for switch, name in enumerate(self.topology.switch_names)}
         sender = np.array([number.get(name, -1) for name in self._cables.sender])
-        receiver = np.array(self._cables.switch)
         size = self.topology.n_switches
-        lost = np.bincount(receiver[receiver >= 0], arrived[receiver >= 0], size)
+        lost = np.bincount(receiver[receiver >= 0], came[receiver >= 0], size)
         lost -= np.bincount(sender[sender >= 0], left[sender >= 0], size)
-        return {
-            name: int(lost[switch])
+        return [
+            (name, "restart" if switch in restarted else "queues", int(lost[switch]))
             for name, switch in number.items()
-            if lost[switch] > 0 and answers[switch] is not None
-        }
+            if lost[switch] > 0 and (answers[switch] is not None or switch in restarted)
+        ]
 
 
 def _cables(topology: PacketFabric) -> _Cables:

@@ -159,7 +159,7 @@ class MininetNetwork:
     def restart(self, switch: int) -> None:
         """End a switch and start it anew, without any state; `answers` tells when it is up.
 
-        Packets that are lost there because of the restart are not attributed to the switch.
+        Packets that are lost because of it count as lost in the switch, see `emulator_drops`.
         """
         own = self.topology.link_src == switch
         self._dropped_before[own] = self.fault_drops()[own]
@@ -293,7 +293,8 @@ class MininetNetwork:
         return np.zeros(self.topology.n_links, np.uint64)
 
     def emulator_drops(self, taken: npt.NDArray[np.uint64]) -> EmulatorDrops:
-        """Return the packets lost so far that no fault dropped: after `drain` all of them.
+        """Return the packets lost so far that no fault dropped: after `drain` all of them, also
+        those that switches dropped while they restarted.
 
         Before `drain` only packets known to be dropped count.
 

@@ -67,7 +67,8 @@ class EmulatorDrops:
         where: ``cable``: its other end refused them; ``socket``: they did not fit into the buffer
             of the switch there; ``host``: of the host; ``switch``: that switch took them and did
             not begin to process them; ``queues``: a switch began to, and neither sent them nor
-            dropped them for a fault.
+            dropped them for a fault; ``restart``: the same of a switch that restarted, which drops
+            packets until its entries are restored.
         packets: int64[N].
     """
 

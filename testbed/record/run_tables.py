@@ -82,8 +82,9 @@ EMULATOR_DROPS = Schema(
             "`cable`: the other end of the cable refused them; `socket`: the socket buffer of the "
             "switch was full; `host`: the socket buffer of the host was full; `switch`: the switch "
             "did not begin to process them; `queues`: the switch began to process them, but "
-            "neither sent them nor dropped them for a fault",
-            words=("cable", "socket", "host", "switch", "queues"),
+            "neither sent them nor dropped them for a fault; `restart`: the same of a switch that "
+            "restarted, which drops packets until its entries are restored",
+            words=("cable", "socket", "host", "switch", "queues", "restart"),
         ),
         _packets("packets", "packets lost there"),
     ),
