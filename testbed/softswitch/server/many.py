@@ -13,6 +13,7 @@ a switch cannot be started, which its log says.
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import json
 import os
@@ -33,6 +34,7 @@ FILES = 1 << 16  # the ports of a fabric's switches, and the connections of its 
 PROCESS = "canary-switches"  # at most 15 characters
 FAILED = b"\0"  # no signal's number
 NICE = -10  # what ten processes would get of a busy machine's processors
+M_ARENA_MAX = -8  # of mallopt(3)
 
 
 class Switches:
@@ -121,8 +123,20 @@ def _hurry() -> None:
         Path("/proc/self/autogroup").write_text(str(NICE))
 
 
+def _one_arena() -> None:
+    """Let all threads allocate memory from one place.
+
+    The GNU C library gives threads places of their own. What a switch's threads leave free there
+    is of no use to the threads of the switch that takes its place: a process of one switch and a
+    client grew by 8 MB in 48 restarts, and does not grow so. It does nothing with another library.
+    """
+    with suppress(AttributeError):
+        ctypes.CDLL(None).mallopt(M_ARENA_MAX, 1)
+
+
 def main() -> NoReturn:
     """Follow the orders of the standard input until SIGTERM or a failure; end the process."""
+    _one_arena()
     gc.disable()  # until all modules are there: it would look at their objects again and again
     Path("/proc/self/comm").write_text(PROCESS)
     _hurry()

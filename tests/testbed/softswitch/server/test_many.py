@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import gc
 import json
+import resource
 import socket
 import subprocess
 import sys
@@ -140,6 +141,20 @@ def test_a_switch_that_ended_leaves_nothing(tmp_path: Path) -> None:
     finally:
         gc.enable()
         switches.stop()
+
+
+def test_restarts_take_no_memory(many: Many) -> None:
+    """The GNU C library keeps what ended threads leave free for other threads than the next."""
+    resident = []
+    for _ in range(10):
+        many.start("one", 1)
+        address, _ = many.ready("one")
+        with Client(address, device=1) as client:
+            client.configure()
+        resident.append(int(Path(f"/proc/{many.popen.pid}/statm").read_text().split()[1]))
+        many.order(end="one")
+        many.log("one").unlink()
+    assert (resident[-1] - resident[2]) * resource.getpagesize() < 1 << 20
 
 
 def test_a_switch_that_cannot_start_ends_the_process_and_a_later_one_does_not(many: Many) -> None:
