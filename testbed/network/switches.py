@@ -337,6 +337,7 @@ class Switches:
                 p4info,
                 lambda: RegisterClient(self._connect_thrift(name), self._backend != "bmv2"),
                 clock=self._clock,
+                patience=patience(),
             )
         except RemoteError as e:
             raise ProcessError(str(e)) from None

@@ -30,8 +30,8 @@ status_pb2: Any = _status_pb2
 T = TypeVar("T")
 
 _MAX_UPDATES = 500  # a write request stays well below gRPC's 4 MB
-_PATIENCE_S = 30
-_CONNECTING_S = 60  # an emulated processor, or a busy one, takes more than p4runtime-sh's 2 s
+_ANSWERING_S = 30
+_CONNECTING_S = 60  # a busy processor takes more than p4runtime-sh's 2 s
 _ENDING_S = 5
 _CUT = "its P4Runtime connection broke"
 TAKEN = "another controller took over"
@@ -45,7 +45,7 @@ Clients that only read use a lower one; a client that takes over the switch uses
 _GONE = {
     grpc.StatusCode.UNAVAILABLE: _CUT,
     grpc.StatusCode.CANCELLED: _CUT,
-    grpc.StatusCode.DEADLINE_EXCEEDED: f"it did not answer in {_PATIENCE_S} s",
+    grpc.StatusCode.DEADLINE_EXCEEDED: "it did not answer in {:.0f} s",
 }
 
 
@@ -61,15 +61,19 @@ class Connection:
         address: Of its P4Runtime server, as gRPC takes it: ``host:port`` or ``unix:PATH``.
         device_id: The device ID that the switch process was started with.
         election_id: The client with the highest one is the primary, which may write.
+        patience: How many times longer than usual to wait for the switch.
 
     Raises:
         RemoteError: No P4Runtime server answers as primary.
     """
 
-    def __init__(self, name: str, address: str, device_id: int, election_id: int) -> None:
+    def __init__(
+        self, name: str, address: str, device_id: int, election_id: int, patience: float = 1.0
+    ) -> None:
         self.name = name
         self.lost = ""
-        self._server = address, device_id, election_id
+        self._answering_s = _ANSWERING_S * patience
+        self._server = address, device_id, election_id, round(_CONNECTING_S * patience)
         self._client = _connect(name, *self._server)
         self._held: list[Any] | None = None
         self._primary = True
@@ -181,7 +185,7 @@ class Connection:
             request.election_id.high, request.election_id.low = self._client.election_id
             request.updates.extend(updates[at : at + _MAX_UPDATES])
             self.attempt(
-                lambda request=request: self._client.stub.Write(request, timeout=_PATIENCE_S)
+                lambda request=request: self._client.stub.Write(request, timeout=self._answering_s)
             )
 
     def read(self, *entities: Any) -> list[Any]:
@@ -193,7 +197,7 @@ class Connection:
             request.entities.extend(entities)
             return [
                 e
-                for answer in self._client.stub.Read(request, timeout=_PATIENCE_S)
+                for answer in self._client.stub.Read(request, timeout=self._answering_s)
                 for e in answer.entities
             ]
 
@@ -231,7 +235,7 @@ class Connection:
         except (P4RuntimeException, grpc.RpcError) as e:
             error: Any = getattr(e, "grpc_error", e)
             if error.code() in _GONE:
-                self.give_up(_GONE[error.code()])
+                self.give_up(_GONE[error.code()].format(self._answering_s))
                 return None
             if error.code() == grpc.StatusCode.PERMISSION_DENIED:
                 self._primary = False
@@ -255,17 +259,23 @@ def _reason(error: Any) -> str:
 
 
 class _Client(P4RuntimeClient):
-    """A client that waits for the switch's first message for as long as a slow machine takes."""
+    """A client that waits ``connecting_s`` seconds for the switch's first message."""
+
+    def __init__(self, address: str, device_id: int, election_id: int, connecting_s: int) -> None:
+        self._connecting_s = connecting_s
+        super().__init__(device_id, address, (0, election_id))
 
     def get_stream_packet(self, type_: str, timeout: int = 1) -> Any:
         """Return the next message of a kind; None if the stream ends or ``timeout`` seconds pass.
 
-        A shorter timeout than `_CONNECTING_S` is raised to it.
+        A shorter timeout than ``connecting_s`` is raised to it.
         """
-        return super().get_stream_packet(type_, max(timeout, _CONNECTING_S))
+        return super().get_stream_packet(type_, max(timeout, self._connecting_s))
 
 
-def _connect(name: str, address: str, device_id: int, election_id: int) -> P4RuntimeClient:
+def _connect(
+    name: str, address: str, device_id: int, election_id: int, connecting_s: int
+) -> P4RuntimeClient:
     """Return a client whose threads are daemons and whose failure raises RemoteError."""
     made: list[P4RuntimeClient] = []
     logging.getLogger().addFilter(_quiet)
@@ -273,13 +283,13 @@ def _connect(name: str, address: str, device_id: int, election_id: int) -> P4Run
     def connect() -> None:
         """Append a connected client to ``made``, or nothing if the switch refuses or is silent."""
         try:
-            made.append(_Client(device_id, address, (0, election_id)))
+            made.append(_Client(address, device_id, election_id, connecting_s))
         except (SystemExit, P4RuntimeException, grpc.RpcError):
             return  # reported below
 
     thread = threading.Thread(target=connect, daemon=True)  # daemons' children are daemons
     thread.start()
-    thread.join(timeout=_CONNECTING_S + _ENDING_S)
+    thread.join(timeout=connecting_s + _ENDING_S)
     if not made:
         raise RemoteError(f"{name}: no P4Runtime server answers at {address}")
     return made[0]

@@ -42,6 +42,7 @@ class RemoteSwitch:
         registers: Opens a Thrift connection to it, when it is first needed.
         clock: Returns the time of the run in ns, with which digests are stamped.
         election_id: The client with the highest one is the primary, which may write.
+        patience: How many times longer than usual to wait for its P4Runtime server.
 
     Raises:
         RemoteError: No P4Runtime server answers as primary.
@@ -58,12 +59,13 @@ class RemoteSwitch:
         registers: Callable[[], RegisterClient],
         clock: Callable[[], int] = time.monotonic_ns,
         election_id: int = ELECTION_ID,
+        patience: float = 1.0,
     ) -> None:
         self.name = name
         self.clock = clock
         self.closed = False
         self._p4info = info = parsed(p4info.read_text())
-        self.connection = wire = Connection(name, address, device_id, election_id)
+        self.connection = wire = Connection(name, address, device_id, election_id, patience)
         self._open_registers = registers
         self._registers: RegisterClient | None = None
         self._program: Path | None = None
