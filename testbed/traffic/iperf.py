@@ -95,6 +95,7 @@ class Iperf:
         self._next_server = self._next_client = 0
         self._finished = self._ended_early = 0
         self._failed: dict[int, str] = {}  # the client's last line, by transfer
+        self._lost: set[int] = set()  # those of them whose connection links broke
         self._worst_delay_ns = 0
         self._broken = ""
         self._stop = threading.Event()
@@ -213,7 +214,9 @@ class Iperf:
         for number, process in list(self._clients.items()):
             if process.poll() is not None:
                 if process.returncode:
-                    self._failed[number] = self._last_words(number)
+                    self._failed[number] = said = self._last_words(number)
+                    if self._by_links(number, said):
+                        self._lost.add(number)
                 else:
                     self._finished += 1
                     self._client_log(number).unlink()
@@ -221,6 +224,18 @@ class Iperf:
         for number, process in list(self._servers.items()):
             if process.poll() is not None:
                 del self._servers[number]
+
+    def _by_links(self, number: int, said: str) -> bool:
+        """Return True if links broke the connection of a transfer whose client ended with a line.
+
+        It timed out. Or its server still waits: the connection was open at the client alone, since
+        links lost the last packet of each attempt to open it, until the server's kernel gave up.
+        """
+        if said.endswith(os.strerror(errno.ETIMEDOUT)):
+            return True
+        server = self._servers.get(number)
+        waiting = server is not None and server.poll() is None
+        return waiting and said.endswith(tuple(map(os.strerror, (errno.ECONNRESET, errno.EPIPE))))
 
     def _last_words(self, number: int) -> str:
         """Return the last line that a transfer's client wrote."""
@@ -252,9 +267,8 @@ class Iperf:
         times out after a quarter of an hour, or that the server resets when all data is sent.
         """
         sent, _ = self._counted()
-        lost = os.strerror(errno.ETIMEDOUT)
         failed = self._failed.items()
-        return [line for number, line in failed if not (sent[number] or line.endswith(lost))]
+        return [line for number, line in failed if not (sent[number] or number in self._lost)]
 
     # ---- what the hosts saw ------------------------------------------------------------------
 

@@ -128,6 +128,21 @@ def test_a_connection_that_links_broke_degrades_nothing(tmp_path: Path, kernel: 
     assert tcp.degraded == [failed]
 
 
+def test_a_connection_that_never_was_open_at_its_server_degrades_nothing(
+    tmp_path: Path, kernel: Any
+) -> None:
+    def instead(command: list[str]) -> list[str]:
+        if is_client(command):
+            return ["sh", "-c", "echo iperf3: error - Connection reset by peer; exit 1"]
+        waits = command[command.index("-p") + 1] != "2"
+        return ["sleep", "60"] if waits else ["true"]
+
+    tcp = run(tmp_path, instead)
+    assert tcp.report()["failed"] == N
+    failed = "1 of 3 TCP transfers failed, the first with: iperf3: error - Connection reset by peer"
+    assert tcp.degraded == [failed]
+
+
 def test_iperf3_that_cannot_start_degrades_the_run(tmp_path: Path, kernel: Any) -> None:
     def instead(command: list[str]) -> list[str]:
         if is_client(command):
