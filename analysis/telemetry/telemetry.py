@@ -150,8 +150,8 @@ class Probes:
         _check_paths("probes", self.paths, len(self.sent))
         if self.records < 0:
             object.__setattr__(self, "records", len(self.sent))
-        first, number = _same_links(self.paths)
-        if len(first) < len(self):
+        if (same := _same_links(self.paths)) is not None:
+            first, number = same
             object.__setattr__(self, "paths", self.paths.take(first))
             for name in ("sent", "lost"):
                 cells = np.zeros(len(first), np.int64)
@@ -286,15 +286,15 @@ def _both_ways(ptr, links):
     return True
 
 
-def _same_links(paths: Paths) -> tuple[LongArray, LongArray]:
+def _same_links(paths: Paths) -> tuple[LongArray, LongArray] | None:
     """Return the index of the first path over each distinct multiset of links, ascending, int64[D],
-    and the position among these of every path's multiset, int64[P]. Multisets are compared by the
-    sum of a scrambled number for each link."""
+    and the position among these of every path's multiset, int64[P]; None if no two paths have the
+    same links. Multisets are compared by the sum of a scrambled number for each link."""
     key = np.zeros(len(paths), np.uint64)
     _sum_links(paths.ptr, paths.links, key)
     ordered = np.sort(key)  # a twentieth of the time of np.unique, which hashes
     if not (ordered[1:] == ordered[:-1]).any():
-        return np.arange(len(key)), np.arange(len(key))
+        return None
     _, first, group = np.unique(key, return_index=True, return_inverse=True)
     order = np.argsort(first)
     rank = np.empty_like(order)

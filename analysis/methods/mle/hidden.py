@@ -31,6 +31,7 @@ this.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -93,14 +94,15 @@ class HiddenFlows(NamedTuple):
 
 
 def sum_up(
-    n_sets: int, set_of: LongArray, arrived: FloatArray, lost: FloatArray, times: FloatArray
+    n_sets: int, set_of: LongArray, arrived: FloatArray, lost: FloatArray, weight: float
 ) -> tuple[LongArray, FloatArray, FloatArray, FloatArray]:
     """Merge similar flows of each set; return their ``flow_ptr``, ``arrived``, ``lost``, ``times``.
 
     Flows of one set are similar if they lost equally many packets (above 4: up to 1.4 times as
     many) and the packets that arrived differ by less than a factor of two; their means are stored.
+    Each flow counts ``weight`` times.
     """
-    return _sum_up(n_sets, set_of, arrived, lost, times)
+    return _sum_up(n_sets, set_of, arrived, lost, weight)
 
 
 @kernel
@@ -109,7 +111,7 @@ def _kind(arrived, lost):
     arrived."""
     size = 0
     if arrived > 0.0:
-        size = min(int(np.log2(max(arrived, 1.0))) + 1, 63)
+        size = min(math.frexp(max(arrived, 1.0))[1], 63)  # 1 and the integer part of log2
     losses = int(lost) + 1
     if lost > 4.0:
         losses = min(5 + int(2.0 * np.log2(lost / 4.0)), 63)
@@ -117,14 +119,15 @@ def _kind(arrived, lost):
 
 
 @njit
-def _sum_up(n_sets, set_of, arrived, lost, times):
+def _sum_up(n_sets, set_of, arrived, lost, weight):
     ptr = np.zeros(n_sets + 1, np.int64)
     for g in set_of:
         ptr[g + 1] += 1
     ptr = np.cumsum(ptr)
-    free, order = ptr[:-1].copy(), np.empty(len(set_of), np.int64)
+    free, flows = ptr[:-1].copy(), np.empty((len(set_of), 2))  # of each set one after another
     for f in range(len(set_of)):
-        order[free[set_of[f]]] = f
+        at = free[set_of[f]]
+        flows[at, 0], flows[at, 1] = arrived[f], lost[f]
         free[set_of[f]] += 1
     sums = np.zeros((64 * 64, 3))
     kinds = np.empty(len(set_of), np.int64)
@@ -132,14 +135,14 @@ def _sum_up(n_sets, set_of, arrived, lost, times):
     at = 0
     for g in range(n_sets):
         n = 0
-        for f in order[ptr[g] : ptr[g + 1]]:
-            kind = _kind(arrived[f], lost[f])
+        for f in range(ptr[g], ptr[g + 1]):
+            kind = _kind(flows[f, 0], flows[f, 1])
             if sums[kind, 2] == 0.0:
                 kinds[n] = kind
                 n += 1
-            sums[kind, 0] += times[f] * arrived[f]
-            sums[kind, 1] += times[f] * lost[f]
-            sums[kind, 2] += times[f]
+            sums[kind, 0] += weight * flows[f, 0]
+            sums[kind, 1] += weight * flows[f, 1]
+            sums[kind, 2] += weight
         for kind in np.sort(kinds[:n]):
             out[2, at] = sums[kind, 2]
             out[0, at], out[1, at] = sums[kind, 0] / out[2, at], sums[kind, 1] / out[2, at]
@@ -236,13 +239,10 @@ class PairFlows:
         _fill(up[pair], down[pair], e.count, rest, *sides, set_ptr, path_ptr, over, many)
         number = np.full(len(up), -1, np.int64)
         number[pair] = np.arange(len(pair))
-        mine = np.flatnonzero(number[self.pair] >= 0)
+        set_of = number[self.pair]
+        mine = np.flatnonzero(set_of >= 0)
         flow_ptr, arrived, lost, times = sum_up(
-            len(pair),
-            number[self.pair[mine]],
-            self.arrived[mine],
-            self.lost[mine],
-            np.full(len(mine), self.weight),
+            len(pair), set_of[mine], self.arrived[mine], self.lost[mine], self.weight
         )
         tiers = self.ecmp.turn[self.src[pair], self.dst[pair]]
         hops = 2.0 * tiers.astype(np.float64)
@@ -414,13 +414,14 @@ def expected_arrivals(hidden: HiddenFlows, x: FloatArray) -> FloatArray:
     the rates x: float64[U]."""
     arrived = np.zeros(len(x))
     widest = int(np.diff(hidden.set_ptr).max(initial=0))
-    _share_out(hidden, x, np.zeros(widest), np.zeros(widest), arrived)
+    _share_out(hidden, x, *np.zeros((3, widest)), arrived)
     return arrived
 
 
 @kernel
-def _share_out(h, x, rate, over, arrived):
-    """Add to ``arrived`` what `expected_arrivals` returns. ``rate`` and ``over`` are scratch."""
+def _share_out(h, x, rate, over, through, arrived):
+    """Add to ``arrived`` what `expected_arrivals` returns. ``rate``, ``over`` and ``through`` are
+    scratch, of the paths of a set."""
     for g in range(len(h.set_ptr) - 1):
         first = h.set_ptr[g]
         n = h.set_ptr[g + 1] - first
@@ -433,10 +434,11 @@ def _share_out(h, x, rate, over, arrived):
         for f in range(h.flow_ptr[g], h.flow_ptr[g + 1]):
             whole = 0.0
             for p in range(n):
-                whole += h.many[first + p] * np.exp(-h.arrived[f] * (rate[p] - least))
+                through[p] = np.exp(-h.arrived[f] * (rate[p] - least))
+                whole += h.many[first + p] * through[p]
             each = h.times[f] * h.arrived[f] / whole
             for p in range(n):
-                over[p] += each * np.exp(-h.arrived[f] * (rate[p] - least))
+                over[p] += each * through[p]
         for p in range(n):
             total = h.many[first + p] * over[p]
             for e in range(h.path_ptr[first + p], h.path_ptr[first + p + 1]):

@@ -324,8 +324,8 @@ def hidden_flows(parts: FlowParts, units: Units, candidate: BoolArray) -> Hidden
     """
     sets = parts.used_sets()
     _, set_of = np.unique(parts.set_of, return_inverse=True)
-    times = np.full(len(set_of), parts.weight)
-    alike = sum_up(len(sets), set_of.reshape(-1).astype(np.int64), parts.arrived, parts.lost, times)
+    set_of = set_of.reshape(-1).astype(np.int64)
+    alike = sum_up(len(sets), set_of, parts.arrived, parts.lost, parts.weight)
     path_ptr, over = over_units(sets.paths, units)
     hops = np.bincount(sets.owner, sets.paths.length, len(sets)) / np.maximum(sets.width, 1)
     one = np.ones(len(sets.paths), np.float32)

@@ -25,7 +25,7 @@ KNOWN = [[0, 2], [0, 2], [1, 5], [4]]
 def hidden(flows):
     """Flows (set, arrived, lost) over `SETS`."""
     of, arrived, lost = (np.array(column, float) for column in zip(*flows, strict=True))
-    columns = sum_up(len(SETS), of.astype(np.int64), arrived, lost, np.ones(len(of)))
+    columns = sum_up(len(SETS), of.astype(np.int64), arrived, lost, 1.0)
     paths = [path for paths in SETS for path in paths]
     return HiddenFlows(
         np.cumsum([0, *map(len, SETS)]),
