@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from scipy.stats import binom
+from scipy.special import bdtrc
 
 from analysis.methods.kdd14 import Kdd14
 from analysis.telemetry.telemetry import Probes, Telemetry
@@ -78,7 +78,7 @@ def plain(fabric: Fabric, probes: Probes) -> tuple[set[int], set[int]]:
         usual = sum(
             probes.sent[p] * (1 - (1 - NOISE) ** len(set(probes.paths[p]))) for p in across[each]
         ) / max(packets[each], 1)
-        if caused[each] and binom.sf(caused[each] - 1, packets[each], usual) <= SIGNIFICANCE:
+        if caused[each] and bdtrc(caused[each] - 1, packets[each], usual) <= SIGNIFICANCE:
             blamed[kind == "switch"].add(number)
     return blamed
 

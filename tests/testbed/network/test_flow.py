@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.stats import binomtest
 
 from testbed.fabric.ecmp import Ecmp
 from testbed.fabric.fat_tree import FatTree
 from testbed.fabric.paths import Paths
 from testbed.faults.plan import Fault, FaultError, FaultPlan, FlowMatch, Ternary
 from testbed.network.flow import link_loss, send
+from tests.binomial import tail
 
 
 @settings(deadline=None)  # the first call compiles
@@ -57,11 +57,7 @@ def test_each_link_loses_as_its_rate_says() -> None:
     dst = rng.integers(topology.n_tors, size=20_000, dtype=np.int32)
     paths = Ecmp(topology).draw(src, dst, rng)
     got = send(loss[None, :], paths, rng.integers(1, 2000, 20_000), rng)
-    p_values = [
-        binomtest(int(k), int(n), rate).pvalue
-        for k, n, rate in zip(got.drops, got.packets, loss, strict=True)
-    ]
-    assert min(p_values) > 1e-3 / topology.n_links
+    assert tail(got.drops, got.packets, loss).min() > 0.5e-3 / topology.n_links
 
 
 def test_rows_may_share_a_path() -> None:
