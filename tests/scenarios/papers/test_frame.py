@@ -244,11 +244,12 @@ def test_each_experiment_at_its_smallest(name: str, tmp_path: Path) -> None:
     # a value of no paper is told
     seen = [line for line in lines if line.ours is not None]
     assert seen or not lines
+    figures = figures_of(rows)
     for line in seen:
         assert line.ours is not None
         far = 1e6 + 1e3 * abs(line.ours.mean.mean)
         wrong = line.paper._replace(value=far, kind="stated", side=None, rounding=0.0)
-        told = verdicts(replace(experiment, values=(wrong,)), figures_of(rows))
+        told = verdicts(replace(experiment, values=(wrong,)), figures)
         cannot = {"cannot be compared"} if any(r.cannot for r in experiment.reasons) else set()
         assert {each.verdict for each in told if each.ours} <= {"not explained"} | cannot
     write_overview(tmp_path)

@@ -49,12 +49,12 @@ def plain(sent, lost, h, x, mean):
     total = float((lost * np.log(-np.expm1(-rate)) - (sent - lost) * rate)[sent > 0].sum())
     for g, paths in enumerate(SETS):
         rate = np.array([x[path].sum() for path in paths]) + mean * len(paths[0])
-        for f in range(h.flow_ptr[g], h.flow_ptr[g + 1]):
-            arrived, k, times = h.arrived[f], h.lost[f], h.times[f]
-            if k == GIVEN:
-                total -= times * np.log(-np.expm1(-arrived * rate).sum())
-            else:
-                total += times * logsumexp(k * np.log(-np.expm1(-rate)) - arrived * rate)
+        own = slice(h.flow_ptr[g], h.flow_ptr[g + 1])
+        k, times, exponent = h.lost[own], h.times[own], np.outer(h.arrived[own], rate)
+        given = k == GIVEN
+        total -= float(times[given] @ np.log(-np.expm1(-exponent[given]).sum(axis=1)))
+        terms = np.outer(k, np.log(-np.expm1(-rate))) - exponent
+        total += float(times[~given] @ logsumexp(terms[~given], axis=1))
     return total
 
 
