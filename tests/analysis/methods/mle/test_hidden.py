@@ -27,10 +27,10 @@ from testbed.fabric.fat_tree import FatTree
 
 def test_alike_flows_add_up():
     arrived, lost = np.array([100.0, 104.0, 100.0, 7.0]), np.array([0.0, 0.0, 1.0, 0.0])
-    ptr, arrived, lost, times = sum_up(2, np.array([1, 1, 1, 0]), arrived, lost, 1.0)
+    ptr, arrived, lost, times = sum_up(2, np.array([1, 1, 1, 0]), arrived, lost, 0.5)
     assert ptr.tolist() == [0, 1, 3]
     assert (arrived.tolist(), lost.tolist()) == ([7.0, 102.0, 100.0], [0.0, 0.0, 1.0])
-    assert times.tolist() == [1.0, 2.0, 1.0]
+    assert times.tolist() == [0.5, 1.0, 0.5]
 
 
 PATHS = [[4, a, b] for a in (0, 1) for b in (2, 3)]
