@@ -76,7 +76,7 @@ help:
 	@echo 'make doctor     what of all this machine can run, and what to install for the rest'
 	@echo 'make calibrate  choose the parameters of all methods on the training list'
 	@echo 'make test       the test suite; COVERAGE=1 says how much of the Python code it reaches'
-	@echo 'make test-vm    the tests of netem and nft in a virtual machine whose kernel has both (root)'
+	@echo 'make test-vm    the tests of netem under a kernel that has it (root)'
 	@echo 'make sanitize   the virtual network under the sanitizers of threads, addresses and undefined'
 	@echo '                  behaviour (gcc)'
 	@echo 'make lint       ruff and the type checker'
@@ -142,8 +142,9 @@ doctor: $(READY)
 test: $(READY_DEV)
 	@$(BIN)/python -P tests/stages.py $(if $(call only,COVERAGE),--cov)
 
-test-vm: $(READY)
-	@tests/vm/run
+test-vm: $(READY_DEV)
+	@tests/vm/boot -t 3600 $(BIN)/python -P -m pytest -q -s -p no:cacheprovider \
+		$(addprefix tests/testbed/network/mininet/,test_kernel_injectors.py test_conservation.py)
 
 # The compiler's flags are part of what a compiled library is kept under. Python itself leaks.
 SANITIZED = $(BIN)/pytest -q -s -p no:cacheprovider tests/testbed/network/test_threads.py \

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The kernel's injectors over two switches: the rates they really inject, and what they count.
 
-`make test-vm` runs these in a virtual machine whose kernel has all they need.
+`make test-vm` runs those of netem under a kernel that has it.
 """
 
 from __future__ import annotations
