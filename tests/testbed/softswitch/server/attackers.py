@@ -123,18 +123,21 @@ def half_sent(channel: Any, rpc: str, stack: ExitStack) -> Any:
 
 
 class Stream:
-    """A stream that sends some requests, and another again and again. Its replies wait until
-    ``end``."""
+    """A stream that sends some requests, and another again and again, ``every_s`` seconds. Its
+    replies wait until ``end``."""
 
-    def __init__(self, channel: Any, *requests: Any, then: Any = None) -> None:
+    def __init__(
+        self, channel: Any, *requests: Any, then: Any = None, every_s: float = 0.0
+    ) -> None:
         self._stop = threading.Event()
+        self._every_s = every_s
         self.sent = 0
         stub = p4runtime_pb2_grpc.P4RuntimeStub(channel)
         self.replies = stub.StreamChannel(self._requests(requests, then))
 
     def _requests(self, requests: tuple[Any, ...], then: Any) -> Iterator[Any]:
         yield from requests
-        while then is not None and not self._stop.is_set():
+        while then is not None and not self._stop.wait(self._every_s):
             self.sent += 1
             yield then
         self._stop.wait()

@@ -51,8 +51,8 @@ def test_the_summary_names_updates_in_a_row_together() -> None:
     "errors",
     [
         [None] * 1024 + [FULL] * 8976,
-        [FULL if i % 2 else None for i in range(10_000)],
-        [P4Error(3, f"{i}: " + "y" * 300) for i in range(10_000)],
+        [FULL if i % 2 else None for i in range(3000)],
+        [P4Error(3, f"{i}: " + "y" * 300) for i in range(3000)],
         [P4Error(3, "é" * 3000)] * 200,
         [None] * 9_999 + [FULL],
     ],
@@ -70,12 +70,12 @@ def test_the_status_fits_in_metadata(errors: list[P4Error | None]) -> None:
 
 
 @pytest.mark.slow
-def test_ten_thousand_updates_of_which_most_fail(client: Client) -> None:
-    updates = [("insert", client.route(0x0B000000 + i, 32, 1)) for i in range(10_000)]
+def test_thousands_of_updates_of_which_most_fail(client: Client) -> None:
+    updates = [("insert", client.route(0x0B000000 + i, 32, 1)) for i in range(3000)]
     with pytest.raises(Refused) as e:
         client.write(*updates)
     assert e.value.message == (
-        "8976 of 10000 updates failed. RESOURCE_EXHAUSTED, table 'CanaryIngress.routing.routes': "
-        "it is full (1024 entries): 1024 to 9999"
+        "1976 of 3000 updates failed. RESOURCE_EXHAUSTED, table 'CanaryIngress.routing.routes': "
+        "it is full (1024 entries): 1024 to 2999"
     )
     assert len(e.value.codes) > 100 and set(e.value.codes) == {code_pb2.OK}
