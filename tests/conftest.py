@@ -38,6 +38,12 @@ def without_progress(errors: str) -> list[str]:
     return [said for said in errors.splitlines() if not said.startswith("... ")]
 
 
+def pytest_configure() -> None:
+    """Leave out the settings that the user's environment has, as `vagrant/provision.sh` writes."""
+    for name in [name for name in os.environ if name.startswith("CANARY_")]:
+        del os.environ[name]
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Skip the tests marked ``root``, with the reason, where they cannot run."""
     reason = "needs root" if os.geteuid() else IP.lacking

@@ -157,19 +157,20 @@ def test_names_in_errors(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capture
         assert "\\x1b[31m[red]\\u202e" in error
 
 
-@pytest.mark.parametrize("terminal", [False, True])
+@pytest.mark.parametrize("terminal", ["", "dumb", "xterm"])
 def test_names_in_progress(
-    terminal: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    terminal: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("scenarios.experiment.terminal.SOON_S", 0.0)
     if terminal:
         monkeypatch.setenv("FORCE_COLOR", "1")
         monkeypatch.setenv("COLUMNS", "300")
+        monkeypatch.setenv("TERM", terminal)
     with progress_bar() as bar:
         bar(HOSTILE, 0.5)
     said = capsys.readouterr().err
     assert SHOWN in re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", said)
-    assert "\u202e" not in said and ("\x1b" in said) == terminal
+    assert "\u202e" not in said and ("\x1b" in said) == (terminal == "xterm")
 
 
 def test_names_in_what_doctor_finds_and_in_the_environment(

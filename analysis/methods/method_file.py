@@ -56,15 +56,15 @@ def constructor_in(path: Path) -> Callable[..., Localizer]:
         ValueError: The file cannot be run or has no method (one line with the file and the line).
     """
     try:
-        changed = path.stat().st_mtime_ns
+        content = path.read_bytes()
     except OSError:
-        changed = 0
-    return _constructor_in(path, changed)
+        content = b""
+    return _constructor_in(path, content)
 
 
 @cache
-def _constructor_in(path: Path, changed: int) -> Callable[..., Localizer]:
-    del changed
+def _constructor_in(path: Path, content: bytes) -> Callable[..., Localizer]:
+    del content  # a clock of files may not have moved on since the last change
     module = _file(path).load()
     if hasattr(module, "METHOD"):
         if not _is_method(module.METHOD):

@@ -67,10 +67,11 @@ def _in_words(seconds: float) -> str:
 @contextmanager
 def progress_bar() -> Iterator[Bar]:
     """Return a context manager that shows a progress bar on standard error during its block; lines
-    if that is no terminal. A signal raises `Stopped`, so that the block can clean up."""
+    if that is no terminal, or one that cannot move its cursor. A signal raises `Stopped`, so that
+    the block can clean up."""
     raise_on_signals()
     console = Console(stderr=True)
-    if not console.is_terminal:
+    if not console.is_terminal or console.is_dumb_terminal:
         yield Bar(_lines())
         return
     what = TextColumn("{task.description:24}", markup=False)

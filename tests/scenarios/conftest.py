@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import sys
 from collections.abc import Callable
@@ -42,8 +41,6 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]
 @pytest.fixture
 def canary(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Canary:
     """``canary("plan", "--k", "4")``."""
-    for name in [name for name in os.environ if name.startswith("CANARY_")]:
-        monkeypatch.delenv(name)
 
     def call(*arguments: str) -> Said:
         monkeypatch.setattr("sys.argv", ["canary", *arguments])

@@ -67,7 +67,10 @@ def test_its_own_names_are_answered(publisher: Publisher) -> None:
 def test_nobody_else_reaches_it(publisher: Publisher) -> None:
     port = urlsplit(publisher.address).port or 0
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as other:
-        other.connect(("192.0.2.1", 9))  # sends nothing: which address would be ours
+        try:
+            other.connect(("192.0.2.1", 9))  # sends nothing: which address would be ours
+        except OSError:
+            pytest.skip("this machine has no other address")
         own = other.getsockname()[0]
     assert not own.startswith("127.")
     with pytest.raises(OSError):

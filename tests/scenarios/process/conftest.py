@@ -41,7 +41,7 @@ class Sudo:
 
     def environment(self, **more: str) -> dict[str, str]:
         """Root's environment, with the user who called sudo; without `more` of SUDO_UID, root's."""
-        kept = {k: v for k, v in os.environ.items() if not k.startswith(("CANARY_", "XDG_"))}
+        kept = {k: v for k, v in os.environ.items() if not k.startswith("XDG_")}
         own = {"SUDO_UID": str(UID), "SUDO_GID": str(UID), "XDG_CACHE_HOME": str(self.cache)}
         return kept | own | more
 

@@ -17,6 +17,7 @@ from testbed.fabric.fat_tree import FatTree
 from testbed.network.mininet import MininetNetwork
 from testbed.network.network import NetworkError
 from testbed.network.schedules import Packets
+from testbed.network.speed import patience
 from testbed.traffic import iperf
 from testbed.traffic.flows import TCP, Traffic
 from testbed.traffic.iperf import Iperf
@@ -83,9 +84,10 @@ def run(tmp_path: Path, instead: Spawn, seconds: float = 1.0) -> Iperf:
         rate_bps=np.full(N, 1e6),
     )
     network: Any = Host(tmp_path, instead)
-    tcp = Iperf(cast(MininetNetwork, network), traffic, transfers, seconds)
+    # To start nine processes takes a tenth of a second where nothing else runs.
+    tcp = Iperf(cast(MininetNetwork, network), traffic, transfers, seconds * patience())
     tcp.start()
-    tcp._thread.join(10)
+    tcp._thread.join(10 * patience())
     assert not tcp._thread.is_alive()
     return tcp
 

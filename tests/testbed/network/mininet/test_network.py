@@ -34,6 +34,7 @@ from testbed.probes.path_discovery import parse_time_exceeded
 from testbed.traffic.flows import Traffic
 from testbed.traffic.generator import generate
 from testbed.traffic.packets import headers
+from tests import sockets
 from tests.binomial import tail
 from tests.testbed.network.mininet.conftest import (
     DECODER,
@@ -320,17 +321,15 @@ def count_an_epoch(
 
 def test_nothing_listens_in_the_machines_own_namespace(net: MininetNetwork) -> None:
     pids = {net.process(name) for name in TOPOLOGY.switch_names}
-    sockets = set()
+    ours = set()
     for pid in pids:
         for fd in Path(f"/proc/{pid}/fd").iterdir():
             try:
                 target = str(fd.readlink())
             except OSError:
                 continue
-            sockets.add(target.removeprefix("socket:[").removesuffix("]"))
-    for table in ("tcp", "tcp6", "udp", "udp6"):
-        lines = Path(f"/proc/net/{table}").read_text().splitlines()[1:]
-        assert not sockets & {line.split()[9] for line in lines}
+            ours.add(target.removeprefix("socket:[").removesuffix("]"))
+    assert not ours & {row[9] for row in sockets.rows("tcp", "udp")}
     for name in ("tor0_0", "core1"):
         addresses = net.host(name).cmd("ip -o addr")
         assert set(re.findall(r"inet6? (\S+)", addresses)) <= {"127.0.0.1/8", "::1/128"}

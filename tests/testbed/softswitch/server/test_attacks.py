@@ -15,6 +15,7 @@ from p4.v1 import p4runtime_pb2_grpc
 
 from testbed.softswitch.server import limits
 from testbed.softswitch.server.messages import code_pb2, p4runtime_pb2
+from tests import sockets
 from tests.testbed.softswitch.server.attackers import (
     CPU,
     GARBAGE,
@@ -183,17 +184,13 @@ def test_no_files_are_left(most: int, clients: int, process: Process, controller
 
 
 def test_every_listener_is_on_loopback(process: Process, controller: Client) -> None:
-    sockets = {
+    files = {
         os.readlink(f)
         for f in Path(f"/proc/{process.popen.pid}/fd").iterdir()
         if os.path.lexists(f)
     }
-    rows = [
-        line.split()
-        for name in ("tcp", "tcp6", "udp", "udp6", "raw", "raw6")
-        for line in Path(f"/proc/net/{name}").read_text().splitlines()[1:]
-    ]
-    ours = [row for row in rows if f"socket:[{row[9]}]" in sockets and row[3] in ("0A", "07")]
+    rows = sockets.rows("tcp", "udp", "raw")
+    ours = [row for row in rows if f"socket:[{row[9]}]" in files and row[3] in ("0A", "07")]
     addresses = {row[1].rpartition(":")[0].removeprefix(MAPPED) for row in ours}
     ports = {int(row[1].rpartition(":")[2], 16) for row in ours}
     assert addresses == {"0100007F"}

@@ -16,6 +16,7 @@ import pytest
 
 from testbed.softswitch.server.messages import p4runtime_pb2
 from testbed.softswitch.server.process import main
+from tests import sockets
 from tests.testbed.softswitch.server.client import JSON, P4INFO, ROOT, Client, Process
 from tests.testbed.softswitch.server.frames import udp
 
@@ -120,13 +121,9 @@ def listening(pid: int) -> list[str]:
     """Local addresses of the listening and unbound sockets of a process, in hex."""
     links = [link.readlink().name for link in Path(f"/proc/{pid}/fd").iterdir()]
     inodes = {x.removeprefix("socket:[").rstrip("]") for x in links if x.startswith("socket:")}
-    out = []
-    for table in ("tcp", "tcp6", "udp", "udp6"):
-        for line in Path(f"/proc/net/{table}").read_text().splitlines()[1:]:
-            words = line.split()
-            if words[9] in inodes and (table.startswith("udp") or words[3] == "0A"):
-                out.append(words[1].partition(":")[0])
-    return out
+    waiting = [row for row in sockets.rows("tcp") if row[3] == "0A"]
+    ours = [row for row in (*waiting, *sockets.rows("udp")) if row[9] in inodes]
+    return [row[1].partition(":")[0] for row in ours]
 
 
 def test_only_loopback_is_listened_on() -> None:
