@@ -16,17 +16,22 @@ SANITIZERS = "-fsanitize=address,undefined -fno-sanitize-recover=undefined"
 
 def runtime() -> tuple[str, str]:
     """The library of gcc's address sanitizer, and why it cannot be used, "" where it can."""
-    told = {"capture_output": True, "text": True, "check": False}
     try:
-        found = subprocess.run(["gcc", "-print-file-name=libasan.so"], **told).stdout.strip()
+        found = said(["gcc", "-print-file-name=libasan.so"]).stdout.strip()
     except OSError:
         found = ""
     if "/" not in found:
         return "", "gcc or its sanitizers' library is not there"
     # It needs a place for its shadow memory, which User-Mode Linux, for one, does not have.
-    started = subprocess.run(["true"], env={**os.environ, "LD_PRELOAD": found}, **told)
-    said = started.stderr.partition("\n")[0].rpartition("==")[2]
-    return found, said if started.returncode else ""
+    started = said(["true"], LD_PRELOAD=found)
+    reason = started.stderr.partition("\n")[0].rpartition("==")[2]
+    return found, reason if started.returncode else ""
+
+
+def said(command: list[str], **environment: str) -> subprocess.CompletedProcess[str]:
+    """How a command with more in its environment ended, and what it said."""
+    more = {**os.environ, **environment}
+    return subprocess.run(command, env=more, capture_output=True, text=True, check=False)
 
 
 RUNTIME, LACKING = runtime()
@@ -55,18 +60,11 @@ for i in range(3000):
 @pytest.mark.skipif(bool(LACKING), reason=LACKING)
 @pytest.mark.parametrize("name", ["unions", "varbits", "meters", "copies", "stacks"])
 def test_no_report(name: str) -> None:
-    environment = {
-        **os.environ,
-        "CC": f"gcc {SANITIZERS}",
-        "LD_PRELOAD": RUNTIME,
-        "ASAN_OPTIONS": "detect_leaks=0",
-        "PYTHONMALLOC": "malloc",  # each packet in memory of its own
-    }
-    run = subprocess.run(
+    run = said(
         [sys.executable, "-c", HOSTILE, str(PROGRAMS / f"{name}.json")],
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
+        CC=f"gcc {SANITIZERS}",
+        LD_PRELOAD=RUNTIME,
+        ASAN_OPTIONS="detect_leaks=0",
+        PYTHONMALLOC="malloc",  # each packet in memory of its own
     )
     assert run.returncode == 0, run.stderr[-2000:]
