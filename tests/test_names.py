@@ -36,7 +36,9 @@ SHOWN = "\\x1b[31m[red]\\n</td><b>$x^$:smile:\\u202e[/]"
 
 def terminal() -> Console:
     """Wide, and without colours of its own: an escape in it is a name's."""
-    return Console(file=io.StringIO(), force_terminal=True, color_system=None, width=400)
+    return Console(
+        file=io.StringIO(), force_terminal=True, color_system=None, width=400, height=100
+    )
 
 
 def printed(console: Console) -> str:

@@ -33,6 +33,7 @@ _LINE = 2**16  # the most of the first two lines that is looked at
 _BLOCK, _LARGEST_BLOCK = 2**20, 2**30
 _LARGEST_UNPACKED = 2**32
 """The most bytes of a compressed file when it is unpacked."""
+_PIECE = 2**20  # bytes that are unpacked at a time
 
 
 def table_files(folder: Path) -> list[Path]:
@@ -180,7 +181,7 @@ def _unreadable(path: Path) -> TableError:
 
 
 def _read_csv(path: Path, schema: Schema, part: bool) -> pa.Table:
-    with io.BytesIO(_unpacked(path)) if path.suffix == ".gz" else path.open("rb") as file:
+    with _unpacked(path) if path.suffix == ".gz" else path.open("rb") as file:
         first, second = file.readline(_LINE), file.readline(_LINE)
         size = file.seek(-1, 2) + 1
         complete = file.read(1) == b"\n"
@@ -210,19 +211,24 @@ def _read_csv(path: Path, schema: Schema, part: bool) -> pa.Table:
             raise TableError(f"{path}: {_parse_error(error)}") from None
 
 
-def _unpacked(path: Path) -> bytes:
-    """Return the content of a file that gzip compressed, of at most 4 GiB."""
+def _unpacked(path: Path) -> io.BytesIO:
+    """Return the content of a file that gzip compressed, of at most 4 GiB, to be read from its
+    start."""
+    data = io.BytesIO()
     try:
         with gzip.open(path) as file:
-            data = file.read(_LARGEST_UNPACKED + 1)
+            # Read at once, it would take as much memory as is allowed, however little there is.
+            while data.tell() <= _LARGEST_UNPACKED and (piece := file.read(_PIECE)):
+                data.write(piece)
     except (EOFError, gzip.BadGzipFile, zlib.error):
         raise TableError(f"{path} is no readable gzip file: cut off or damaged?") from None
     except MemoryError:
         raise TableError(f"{path} does not fit into memory when it is unpacked") from None
-    if len(data) > _LARGEST_UNPACKED:
+    if data.tell() > _LARGEST_UNPACKED:
         raise TableError(f"{path} is larger than 4 GiB when it is unpacked")
-    if not data:
+    if not data.tell():
         raise TableError(f"{path} is empty")
+    data.seek(0)
     return data
 
 

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import re
+import tracemalloc
 from pathlib import Path
 
 import numpy as np
@@ -208,6 +209,17 @@ def test_a_wrong_row_is_named(
     message = str(raised.value)
     assert message.startswith(f"{file}: row {at}") and reason in message
     assert "\n" not in message
+
+
+def test_compressed_files_take_the_memory_of_their_content(files: Files) -> None:
+    """The 4 GiB that one may have were taken for each: too much for a machine that has no more."""
+    files.split(4, ".csv.gz")
+    tracemalloc.start()
+    try:
+        files.read()
+        assert tracemalloc.get_traced_memory()[1] < 100 << 20
+    finally:
+        tracemalloc.stop()
 
 
 @pytest.mark.parametrize(
