@@ -165,7 +165,7 @@ def test_all_at_once(process: Process, controller: Client, stack: ExitStack) -> 
     eventually(lambda: deaf.sent > 500, 90)
     works(controller)
     thrift_works(process)
-    assert memory.grown() < MOST_MIB
+    assert memory.grown() < 2 * MOST_MIB  # of four attacks
 
 
 @pytest.mark.slow
