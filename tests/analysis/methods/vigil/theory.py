@@ -108,8 +108,13 @@ def noise_limit(clos: Clos, bad_links: int, bad_rate: float, packets: tuple[floa
     """
     _check_rates(bad_rate=bad_rate)
     least, most = _check_packets(packets)
-    caught = -math.expm1(least * math.log1p(-bad_rate)) if bad_rate < 1 else 1.0
-    return caught / (noise_factor(clos, bad_links) * most)
+    return _loses(bad_rate, least) / (noise_factor(clos, bad_links) * most)
+
+
+def _loses(rate: float, packets: float) -> float:
+    """The probability that a connection loses a packet, 1 - (1 - rate)^packets, to the last digit
+    also where it is small."""
+    return -math.expm1(packets * math.log1p(-rate)) if rate < 1 else 1.0
 
 
 @dataclass(frozen=True)
@@ -132,8 +137,7 @@ def vote_probabilities(
     _check_rates(bad_rate=bad_rate, good_rate=good_rate)
     least, most = _check_packets(packets)
     n0, n1, n2 = clos.tors, clos.aggs, clos.cores
-    r_bad = 1 - (1 - bad_rate) ** least
-    r_good = 1 - (1 - good_rate) ** most
+    r_bad, r_good = _loses(bad_rate, least), _loses(good_rate, most)
     share = bad_links / n0
     return VoteProbabilities(
         bad=r_bad / (n0 * n1 * clos.pods),
