@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import io
 import sys
+from itertools import product
 from pathlib import Path
 
 from PIL import Image
 from playwright.sync_api import Locator
 
 from scenarios.command.show import make_page
-from tests.browser import SCHEMES, browser, opened
+from tests.browser import WIDTHS, browser, opened
 
 PICTURES = Path(__file__).parent.parent / "docs"
 
@@ -45,7 +46,7 @@ def look(out: Path, pages: list[str]) -> None:
     with browser() as chromium:
         for number, page in enumerate(pages):
             where = page if page.startswith("http://127.0.0.1:") else Path(page)
-            for width, dark in SCHEMES:
+            for width, dark in product(WIDTHS, (False, True)):
                 scheme = "dark" if dark else "light"
                 with opened(chromium, where, width, dark) as it:
                     it.page.wait_for_timeout(1000 if isinstance(where, str) else 100)

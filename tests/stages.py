@@ -1,12 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The test suite in stages, with one summary: ``python tests/stages.py [options of pytest]``.
 
-Tests of real packets measure real time, so they run one at a time; the others run on all
-processors, also those that need root for something else (``beside``). All stages always run.
-
-Real packets mostly wait. Where root runs them, tests that only compute run meanwhile, at the lowest
-priority, and at the usual one as soon as the real packets are done. With options of pytest, which
-are those of the last stage, that stage has all the other tests.
+Tests of real packets measure real time, so they run one at a time. They mostly wait: all others,
+also those that need root for something else (``beside``), run meanwhile on all processors, at the
+lowest priority, and at the usual one as soon as the real packets are done. Each of these two stages
+runs to its end, whatever happens in the other. Options of pytest are those of the second.
 """
 
 from __future__ import annotations
@@ -23,14 +21,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 PROCESSORS = os.cpu_count() or 1
-NOT_REAL = "(beside or not root) and not nightly"
-FOLDERS = ["tests/analysis", "tests/docs", "tests/p4"]
-LEFT_OUT = [f"--ignore={folder}" for folder in FOLDERS]  # none of these tests needs root
+FOLDERS = ["tests/analysis", "tests/docs", "tests/p4"]  # none of their tests needs root
+LEFT_OUT = [f"--ignore={folder}" for folder in FOLDERS]
 REAL = "root and not beside and not nightly"
 REAL_PACKETS = "tests of real packets, one at a time", ["-m", REAL, *LEFT_OUT]
-COMPUTING = "tests that only compute", ["-n", str(PROCESSORS), "-m", NOT_REAL, *FOLDERS]
 # More than there are processors: some tests wait for other processes, a third of the time.
-OTHERS = "all other tests, on all processors", ["-n", str(PROCESSORS + 2), "-m", NOT_REAL]
+NOT_REAL = ["-n", str(PROCESSORS + 2), "-m", "(beside or not root) and not nightly"]
+OTHERS = "all other tests, on all processors", NOT_REAL
 
 
 @dataclass
@@ -92,9 +89,9 @@ class Stage:
             self._process = subprocess.Popen(
                 self._command, cwd=self._root, stdout=file, stderr=file, start_new_session=True
             )
-        self.set_priority(19)
+        self._set_priority(19)
 
-    def set_priority(self, nice: int) -> None:
+    def _set_priority(self, nice: int) -> None:
         """Change the priority of the tests that run."""
         pid = self._process.pid
         with suppress(OSError):  # they have ended, or this kernel does not group tasks by session
@@ -102,10 +99,16 @@ class Stage:
             Path(f"/proc/{pid}/autogroup").write_text(str(nice))
 
     def end(self) -> int:
-        """Wait for the tests, print what they printed and return pytest's exit code."""
-        code = self._process.wait()
-        print(f"{self._title}:\n{self._printed.read_text()}", end="", flush=True)
-        return code
+        """Go on at the usual priority, print what is printed, and return pytest's exit code."""
+        self._set_priority(0)
+        print(f"{self._title}:", flush=True)
+        with self._printed.open() as file:
+            while True:
+                code = self._process.poll()
+                print(file.read(), end="", flush=True)
+                if code is not None:
+                    return code
+                time.sleep(0.2)
 
     def stop(self) -> None:
         """Interrupt the tests if they still run."""
@@ -114,50 +117,34 @@ class Stage:
             self._process.wait()
 
 
-def main(
-    root: Path,
-    stages: list[tuple[str, list[str]]],
-    meanwhile: tuple[str, list[str]] | None = None,
-) -> int:
-    """Run the stages on the tests below ``root`` and return the first exit code that is not 0.
+def main(root: Path, first: tuple[str, list[str]], beside: tuple[str, list[str]]) -> int:
+    """Run two stages on the tests below ``root`` and return the first exit code that is not 0.
 
     Args:
         root: The current folder of pytest.
-        stages: Title and pytest's options of each.
-        meanwhile: Those of a stage that begins with the first one, at the lowest priority.
+        first: Title and pytest's options of the stage that runs at the usual priority.
+        beside: Those of the stage that begins with it, at the lowest priority.
     """
     begin = time.monotonic()
     counts = Counts()
-    codes = []
     # Tests start hundreds of programs: each would compile the sources of its packages again.
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     with tempfile.TemporaryDirectory() as name:
-        beside = None if meanwhile is None else Stage(root, Path(name), *meanwhile)
-        if beside is not None:
-            beside.begin()
+        one, other = (Stage(root, Path(name), *stage) for stage in (first, beside))
+        other.begin()
         try:
-            for title, options in stages:
-                stage = Stage(root, Path(name), title, options)
-                codes.append(stage.run())
-                counts.add(stage.report)
-                if codes[-1] == 2:  # interrupted
-                    break
-                if beside is not None:
-                    beside.set_priority(0)
-            else:
-                if beside is not None:
-                    codes.append(beside.end())
-                    counts.add(beside.report)
+            codes = [one.run()]
+            counts.add(one.report)
+            if codes[0] != 2:  # not interrupted
+                codes.append(other.end())
+                counts.add(other.report)
         finally:
-            if beside is not None:
-                beside.stop()
+            other.stop()
     print(counts.summary(time.monotonic() - begin))
     return next((code for code in codes if code), 0)
 
 
 if __name__ == "__main__":
-    root = Path(__file__).parent.parent
     title, options = OTHERS
-    if os.geteuid() or sys.argv[1:]:
-        sys.exit(main(root, [REAL_PACKETS, (title, [*options, *sys.argv[1:]])]))
-    sys.exit(main(root, [REAL_PACKETS, (title, [*options, *LEFT_OUT])], COMPUTING))
+    both = REAL_PACKETS, (title, [*options, *sys.argv[1:]])
+    sys.exit(main(Path(__file__).parent.parent, *both))

@@ -50,13 +50,16 @@ def test_both_stages_count(
 ) -> None:
     (tmp_path / "pytest.ini").write_text("[pytest]\n")
     (tmp_path / "test_it.py").write_text(TESTS)
-    assert main(tmp_path, [(f"stage {words}", ["-k", words]) for words in stages]) == code
+    first, beside = ((f"stage {words}", ["-k", words]) for words in stages)
+    assert main(tmp_path, first, beside) == code
     lines = capfd.readouterr().out.splitlines()
     assert [f"stage {words}:" for words in stages] == [
         line for line in lines if line.startswith("stage")
     ]
     assert lines[-1].startswith(summary)
     assert sum(" in " in line and "passed" in line for line in lines) == 1
+    failed = summary.startswith("1 failed")
+    assert sum(line.startswith("FAILED") for line in lines) == failed
 
 
 def test_folders_of_tests_that_only_compute_have_none_of_real_packets() -> None:
@@ -64,14 +67,3 @@ def test_folders_of_tests_that_only_compute_have_none_of_real_packets() -> None:
     for folder in FOLDERS:
         files = list((ROOT / folder).rglob("*.py"))
         assert files and not [file for file in files if "mark.root" in file.read_text()]
-
-
-def test_what_runs_meanwhile_counts_too(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    (tmp_path / "pytest.ini").write_text("[pytest]\n")
-    (tmp_path / "test_it.py").write_text(TESTS)
-    stages = [(f"stage {words}", ["-k", words]) for words in ("good", "skipped", "bad")]
-    assert main(tmp_path, stages[:2], stages[2]) == 1
-    lines = capfd.readouterr().out.splitlines()
-    assert [title for title, _ in stages] == [each[:-1] for each in lines if each[:5] == "stage"]
-    assert lines[-1].startswith("1 failed, 1 passed, 1 skipped in ")
-    assert sum(line.startswith("FAILED") for line in lines) == 1
