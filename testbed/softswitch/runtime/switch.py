@@ -114,7 +114,6 @@ class Switch:
         self.handle: int = instance.handle
         self._lib.ss_set_queues(self.handle, number(self._queues, 8, "queues"))
         self._result = Result()
-        self._queue_dropped = 0
         self._registers: dict[str, NDArray[Any]] = {}
         self._value_sets: dict[str, tuple[int, ...]] = {}
         #: Parameters that were set of custom CRCs.

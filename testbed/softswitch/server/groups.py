@@ -96,7 +96,6 @@ class ProfileState:
         self.groups: dict[int, Group] = {}
         self.used_members: dict[int, int] = {}  # by table entries
         self.used_groups: dict[int, int] = {}
-        self._one_shot = 0
 
     # ---- members ----
 
