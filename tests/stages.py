@@ -21,10 +21,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 PROCESSORS = os.cpu_count() or 1
-FOLDERS = ["tests/analysis", "tests/docs", "tests/p4"]  # none of their tests needs root
-LEFT_OUT = [f"--ignore={folder}" for folder in FOLDERS]
-REAL = "root and not beside and not nightly"
-REAL_PACKETS = "tests of real packets, one at a time", ["-m", REAL, *LEFT_OUT]
+TESTS = Path(__file__).parent
+# The files that have such tests: to collect all others takes seconds.
+NEED_ROOT = [str(file) for file in TESTS.rglob("test_*.py") if "mark.root" in file.read_text()]
+REAL = ["-m", "root and not beside and not nightly", *sorted(NEED_ROOT)]
+REAL_PACKETS = "tests of real packets, one at a time", REAL
 # More than there are processors: some tests wait for other processes, a third of the time.
 NOT_REAL = ["-n", str(PROCESSORS + 2), "-m", "(beside or not root) and not nightly"]
 OTHERS = "all other tests, on all processors", NOT_REAL
@@ -147,4 +148,4 @@ def main(root: Path, first: tuple[str, list[str]], beside: tuple[str, list[str]]
 if __name__ == "__main__":
     title, options = OTHERS
     both = REAL_PACKETS, (title, [*options, *sys.argv[1:]])
-    sys.exit(main(Path(__file__).parent.parent, *both))
+    sys.exit(main(TESTS.parent, *both))

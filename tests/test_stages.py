@@ -7,11 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.stages import FOLDERS, main
+from tests.stages import TESTS, main
 
-ROOT = Path(__file__).parent.parent
-
-TESTS = """
+SUITE = """
 import pytest
 
 def test_good(): pass
@@ -49,7 +47,7 @@ def test_both_stages_count(
     summary: str,
 ) -> None:
     (tmp_path / "pytest.ini").write_text("[pytest]\n")
-    (tmp_path / "test_it.py").write_text(TESTS)
+    (tmp_path / "test_it.py").write_text(SUITE)
     first, beside = ((f"stage {words}", ["-k", words]) for words in stages)
     assert main(tmp_path, first, beside) == code
     lines = capfd.readouterr().out.splitlines()
@@ -62,8 +60,8 @@ def test_both_stages_count(
     assert sum(line.startswith("FAILED") for line in lines) == failed
 
 
-def test_folders_of_tests_that_only_compute_have_none_of_real_packets() -> None:
-    """The stage of real packets does not read them."""
-    for folder in FOLDERS:
-        files = list((ROOT / folder).rglob("*.py"))
-        assert files and not [file for file in files if "mark.root" in file.read_text()]
+def test_no_test_gets_the_marker_from_another_file() -> None:
+    """The stage of real packets reads the files that name it."""
+    others = [path for path in TESTS.rglob("*.py") if not path.name.startswith("test_")]
+    naming = [path.name for path in others if "mark.root" in path.read_text()]
+    assert naming == ["stages.py"]
