@@ -4,7 +4,8 @@
 Tests of real packets measure real time, so they run one at a time. They mostly wait: all others,
 also those that need root for something else (``beside``), run meanwhile on all processors, at the
 lowest priority, and at the usual one as soon as the real packets are done. Each of these two stages
-runs to its end, whatever happens in the other. Options of pytest are those of the second.
+runs to its end, whatever happens in the other. Options of pytest are those of the second. Without
+root there are no real packets, and no priority that could be raised again: all have the usual one.
 """
 
 from __future__ import annotations
@@ -85,12 +86,13 @@ class Stage:
         return subprocess.run(self._command, cwd=self._root).returncode
 
     def begin(self) -> None:
-        """Begin to run the tests, at the lowest priority."""
+        """Begin to run the tests, at the lowest priority where it can be raised again: by root."""
         with self._printed.open("wb") as file:
             self._process = subprocess.Popen(
                 self._command, cwd=self._root, stdout=file, stderr=file, start_new_session=True
             )
-        self._set_priority(19)
+        if os.geteuid() == 0:
+            self._set_priority(19)
 
     def _set_priority(self, nice: int) -> None:
         """Change the priority of the tests that run."""
@@ -101,7 +103,8 @@ class Stage:
 
     def end(self) -> int:
         """Go on at the usual priority, print what is printed, and return pytest's exit code."""
-        self._set_priority(0)
+        if os.geteuid() == 0:
+            self._set_priority(0)
         print(f"{self._title}:", flush=True)
         with self._printed.open() as file:
             while True:
@@ -124,7 +127,7 @@ def main(root: Path, first: tuple[str, list[str]], beside: tuple[str, list[str]]
     Args:
         root: The current folder of pytest.
         first: Title and pytest's options of the stage that runs at the usual priority.
-        beside: Those of the stage that begins with it, at the lowest priority.
+        beside: Those of the stage that begins with it, see `Stage.begin`.
     """
     begin = time.monotonic()
     counts = Counts()

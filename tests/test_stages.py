@@ -27,8 +27,10 @@ def test_broken(broken): pass
 
 @pytest.fixture(autouse=True)
 def _no_plugins(monkeypatch: pytest.MonkeyPatch) -> None:
-    """These stages use none of the plugins that are installed, which take half a second each."""
+    """These stages use none of the plugins that are installed, which take half a second each, and
+    none of the user's options."""
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
+    monkeypatch.delenv("PYTEST_ADDOPTS", raising=False)
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ import grpc
 from p4.v1 import p4runtime_pb2_grpc
 
 from testbed.softswitch.server.messages import p4runtime_pb2
-from tests.testbed.softswitch.server.client import Client, Process
+from tests.testbed.softswitch.server.client import PATIENCE_S, Client, Process
 from tests.testbed.softswitch.server.frames import udp
 from tests.testbed.softswitch.server.thrift_client import RegisterClient
 
@@ -86,7 +86,8 @@ def connections(
     with more_files(n), ExitStack() as stack:
         opened = []
         for i in range(n):
-            s = stack.enter_context(socket.create_connection(("127.0.0.1", port), timeout=10))
+            s = socket.create_connection(("127.0.0.1", port), timeout=PATIENCE_S)
+            stack.enter_context(s)
             with suppress(OSError):  # it was closed
                 s.sendall(says[i % len(says)])
             opened.append(s)

@@ -24,7 +24,7 @@ P4INFO = ROOT / "p4" / "build" / "canary.p4info.txtpb"
 PROGRAMS = ROOT / "tests" / "testbed" / "softswitch" / "programs"
 READY = re.compile(r"P4Runtime on (\S+), Thrift on 127.0.0.1:(\d+)")
 SET = p4runtime_pb2.SetForwardingPipelineConfigRequest
-PATIENCE_S = 60  # for an answer of the switch
+PATIENCE_S = 120  # for an answer of the switch, which may be under attack on a busy machine
 KINDS = {"insert": 1, "modify": 2, "delete": 3}
 
 
@@ -69,7 +69,7 @@ class Process:
         if self.popen.poll() is None:
             self.popen.terminate()
         try:
-            self.said, self.errors = self.popen.communicate(timeout=10)
+            self.said, self.errors = self.popen.communicate(timeout=PATIENCE_S)
         except subprocess.TimeoutExpired:
             self.popen.kill()
             self.popen.communicate()
@@ -148,7 +148,7 @@ class Client:
         self.send(arbitration=m)
         self.place = self.receive("arbitration").status.code
 
-    def receive(self, which: str = "", timeout: float = 5) -> Any:
+    def receive(self, which: str = "", timeout: float = PATIENCE_S) -> Any:
         deadline = time.monotonic() + timeout
         while True:
             m = self.inbox.get(timeout=max(0.001, deadline - time.monotonic()))
@@ -263,7 +263,7 @@ class Client:
         )
 
 
-def eventually(what: Any, timeout: float = 5) -> None:
+def eventually(what: Any, timeout: float = PATIENCE_S) -> None:
     """Wait until something is true."""
     deadline = time.monotonic() + timeout
     while not what():

@@ -110,7 +110,7 @@ def test_errors_that_nobody_reads(process: Process, controller: Client, stack: E
     # Few long messages: each costs time, and each comes back whole with its error.
     backup = Stream(channel(process.grpc, stack), arbitration(1), then=packet_out(60_000))
     stack.callback(backup.close)
-    eventually(lambda: backup.sent > 800, 60)
+    eventually(lambda: backup.sent > 800)
     works(controller)
     assert memory.grown() < MOST_MIB
 
@@ -148,7 +148,7 @@ def test_many_connections(
         if port == "thrift":
             thrift_works(process)
         assert memory.grown() < MOST_MIB
-        eventually(lambda: sum(map(closed, opened)) > 1000, 20)
+        eventually(lambda: sum(map(closed, opened)) > 1000)
     works(controller)
 
 
@@ -162,7 +162,7 @@ def test_all_at_once(process: Process, controller: Client, stack: ExitStack) -> 
     stack.callback(deaf.close)
     stack.enter_context(connections(int(process.grpc.rpartition(":")[2]), 2000))
     stack.enter_context(connections(process.thrift, 2000))
-    eventually(lambda: deaf.sent > 500, 90)
+    eventually(lambda: deaf.sent > 500)
     works(controller)
     thrift_works(process)
     assert memory.grown() < 2 * MOST_MIB  # of four attacks
@@ -171,7 +171,7 @@ def test_all_at_once(process: Process, controller: Client, stack: ExitStack) -> 
 @pytest.mark.slow
 def test_a_handshake_has_its_time(process: Process, controller: Client) -> None:
     with connections(int(process.grpc.rpartition(":")[2]), 20) as opened:
-        eventually(lambda: all(map(closed, opened)), 20)
+        eventually(lambda: all(map(closed, opened)))
 
 
 @pytest.mark.parametrize(("most", "clients"), [(100, 200), (1024, 1100)])

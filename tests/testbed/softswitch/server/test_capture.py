@@ -58,7 +58,7 @@ def test_packets_from_files_come_by_their_time(tmp_path: Path, order: str) -> No
         c.configure()
         c.write(("insert", c.route(0x0A000000, 8, 2)))
         out = Path(f"{stem}2_out.pcap")
-        eventually(lambda: len(list(read_pcap(out))) == 3, timeout=20)
+        eventually(lambda: len(list(read_pcap(out))) == 3)
         assert [len(d) - 14 for _, d in read_pcap(out)] == [103, 104, 105]
         assert not list(read_pcap(Path(f"{stem}1_out.pcap")))
 

@@ -51,7 +51,7 @@ class Bmv2:
             with socket.socket() as s:
                 return not s.connect_ex(("127.0.0.1", port))
 
-        eventually(listens, 15)
+        eventually(listens)
 
     def __enter__(self) -> Bmv2:
         return self

@@ -23,6 +23,7 @@ from thrift.transport.TSocket import TSocket
 from thrift.transport.TTransport import TBufferedTransport
 
 from testbed.softswitch.errors import SoftSwitchError
+from tests.testbed.softswitch.server.client import PATIENCE_S
 
 REASONS = {1: "there is no such register", 2: "the index is out of range"}
 
@@ -30,7 +31,7 @@ REASONS = {1: "there is no such register", 2: "the index is out of range"}
 class RegisterClient:
     """A connection; errors are ``SoftSwitchError``."""
 
-    def __init__(self, port: int, host: str = "127.0.0.1", timeout: float = 10.0) -> None:
+    def __init__(self, port: int, host: str = "127.0.0.1", timeout: float = PATIENCE_S) -> None:
         self.address = f"{host}:{port}"
         socket = TSocket(host, port)
         socket.setTimeout(timeout * 1000)
