@@ -137,16 +137,19 @@ def test_a_switch_that_ended_leaves_nothing(tmp_path: Path) -> None:
         switch = weakref.ref(device.running().switch)
         del device
         switches.follow({"end": "one"})
-        assert switch() is None
+        eventually(lambda: switch() is None)  # a thread of its servers may be about to end
     finally:
         gc.enable()
         switches.stop()
 
 
 def test_restarts_take_no_memory(many: Many) -> None:
-    """The GNU C library keeps what ended threads leave free for other threads than the next."""
+    """The GNU C library keeps what ended threads leave free for other threads than the next.
+
+    On a busy machine one switch may still be going while the next one comes: the least counts.
+    """
     resident = []
-    for _ in range(10):
+    for _ in range(16):
         many.start("one", 1)
         address, _ = many.ready("one")
         with Client(address, device=1) as client:
@@ -154,7 +157,8 @@ def test_restarts_take_no_memory(many: Many) -> None:
         resident.append(int(Path(f"/proc/{many.popen.pid}/statm").read_text().split()[1]))
         many.order(end="one")
         many.log("one").unlink()
-    assert (resident[-1] - resident[2]) * resource.getpagesize() < 1 << 20
+    grown = min(resident[-4:]) - min(resident[2:6])
+    assert grown * resource.getpagesize() < 1 << 20
 
 
 def test_a_switch_that_cannot_start_ends_the_process_and_a_later_one_does_not(many: Many) -> None:
