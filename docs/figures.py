@@ -16,9 +16,9 @@ from analysis.methods.registry import make_method
 from analysis.solvers.stages import GROUPS, map_success
 from analysis.telemetry.observations import read_telemetry
 from analysis.telemetry.telemetry import Telemetry
+from scenarios.experiment.inputs import layout_of
 from scenarios.experiment.request import make_request
 from scenarios.experiment.without_packets import simulate
-from testbed.fabric.topologies import make_fabric
 
 SETTINGS = {"backend": "flow", "k": 8, "seed": 3, "faults": "10pct"}
 BLAMED, MISSED, HEALTHY = "#c0392b", "#e6a23c", "#7f8c9a"
@@ -39,10 +39,10 @@ def world() -> tuple[Telemetry, np.ndarray]:
     """Return the telemetry of a run without packets, and the true loss rate of each link."""
     request = make_request(None, SETTINGS)
     settings = request.settings()
-    fabric = make_fabric(settings.topology, settings.k, settings.seed)
-    plan = request.scenario.faults(fabric, settings)
-    run = simulate(settings, plan, fabric)
-    rate = np.full(fabric.n_links, 1e-5)
+    layout = layout_of(settings)
+    plan = request.scenario.faults(layout.fabric, settings)
+    run = simulate(settings, plan, layout)
+    rate = np.full(layout.fabric.n_links, 1e-5)
     for fault in plan.faults:
         rate[fault.link] = fault.rate
     return read_telemetry(run, "A1+A2+P"), rate
@@ -140,11 +140,11 @@ def _f1(name: str, k: int, seed: int) -> float:
 
     request = make_request(None, {"backend": "flow", "k": k, "seed": seed, "faults": "10pct"})
     settings = request.settings()
-    fabric = make_fabric(settings.topology, k, seed)
-    plan = request.scenario.faults(fabric, settings)
-    telemetry = read_telemetry(simulate(settings, plan, fabric), "A1")
+    layout = layout_of(settings)
+    plan = request.scenario.faults(layout.fabric, settings)
+    telemetry = read_telemetry(simulate(settings, plan, layout), "A1")
     found = make_method(name).localize(telemetry)
-    return score(found.flagged, plan.links, fabric)["directed"].f1
+    return score(found.flagged, plan.links, layout.fabric)["directed"].f1
 
 
 def _figure() -> tuple[Any, Any]:

@@ -35,9 +35,9 @@ from typing import Any
 
 from analysis.evaluation.columns import BENCHES, in_bytes
 from scenarios.command.show import figures_of
+from scenarios.experiment.inputs import layout_of
 from scenarios.experiment.request import make_request
 from scenarios.experiment.run import expected_of
-from testbed.fabric.topologies import make_fabric
 
 ROOT = Path(__file__).parent.parent
 DOCUMENTS = (
@@ -188,9 +188,9 @@ def _estimate(command: tuple[str, ...]) -> str:
     name = given.pop("SCENARIO", None)
     request = make_request(name, {key.lower(): value for key, value in given.items()})
     settings = request.settings("virtual" if request.backend == "auto" else None)
-    fabric = make_fabric(settings.topology, settings.k, settings.seed)
-    faults = request.scenario.faults(fabric, settings)
-    return str(expected_of(settings, fabric, len(faults.links)))
+    layout = layout_of(settings)
+    faults = request.scenario.faults(layout.fabric, settings)
+    return str(expected_of(settings, layout, len(faults.links)))
 
 
 OF_METHOD: Mapping[str, Callable[[Mapping[str, Any]], str]] = {

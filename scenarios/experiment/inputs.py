@@ -9,11 +9,14 @@ import numpy as np
 import numpy.typing as npt
 
 from scenarios.experiment.settings import REAL_TIME, Backend, Injector, Settings
+from testbed.arrays import BoolArray
 from testbed.control.selection import SelectionParameters
 from testbed.dataplane.adapted import IcmpLimit
 from testbed.fabric.clos import Fabric
+from testbed.fabric.monitors import monitor_switches
 from testbed.fabric.packet_fabric import PacketFabric
 from testbed.fabric.segments import Segments
+from testbed.fabric.topologies import make_fabric
 from testbed.faults.events import Event, parse_events
 from testbed.faults.plan import FaultPlan, noise_rates
 from testbed.probes.path_discovery import host_rate_limit
@@ -82,6 +85,23 @@ class Inputs:
     def duration_s(self) -> float:
         """Return the length of the run in seconds: number of epochs times their length."""
         return self.epochs.number * self.epochs.length_ns / 1e9
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The fabric of a run, which of its switches host meters, bool[n_switches], and the traffic
+    that its hosts send."""
+
+    fabric: Fabric
+    monitor: BoolArray
+    demand: Demand
+
+
+def layout_of(settings: Settings) -> Layout:
+    """Return the fabric of these settings, the switches with meters and the hosts' traffic."""
+    fabric = make_fabric(settings.topology, settings.k, settings.seed)
+    monitor = monitor_switches(fabric, settings.monitors, settings.seed)
+    return Layout(fabric, monitor, demand_of(settings))
 
 
 def demand_of(settings: Settings) -> Demand:

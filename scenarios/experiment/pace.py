@@ -15,9 +15,9 @@ from collections.abc import Collection
 from dataclasses import replace
 from pathlib import Path
 
+from scenarios.experiment.inputs import layout_of
 from scenarios.experiment.run import expected_of
 from scenarios.experiment.settings import Settings
-from testbed.fabric.topologies import make_fabric
 from testbed.network.speed import slowness
 
 PACKET_S = {"softswitch": 100e-6, "bmv2": 750e-6}
@@ -47,9 +47,8 @@ def at_this_pace(settings: Settings, named: Collection[str], free: float | None 
     """
     if not settings.real_time:
         return settings
-    fabric = make_fabric(settings.topology, settings.k, settings.seed)
     seconds = settings.epochs * settings.epoch_ms / 1000
-    wanted = expected_of(settings, fabric, 0, flock=False).packets / seconds
+    wanted = expected_of(settings, layout_of(settings), 0, flock=False).packets / seconds
     free = free_processors() if free is None else free
     carried = free * BUSY / (PACKET_S[settings.backend] * slowness())
     slow = max(slowness(), math.ceil(10 * wanted / carried) / 10)

@@ -25,7 +25,7 @@ from analysis.telemetry.observations import read_telemetry
 from analysis.telemetry.telemetry import MissingTelemetry, SegmentCounts
 from scenarios.experiment.backends import need_backend
 from scenarios.experiment.estimate import Estimate, estimate, need_memory
-from scenarios.experiment.inputs import demand_of, inputs_of
+from scenarios.experiment.inputs import Layout, inputs_of, layout_of
 from scenarios.experiment.loop import emulate
 from scenarios.experiment.observer import Observer, Progress
 from scenarios.experiment.request import Scenario
@@ -34,11 +34,8 @@ from scenarios.experiment.without_packets import simulate
 from scenarios.process.signals import signals_blocked
 from testbed.compiled import all_to_compile
 from testbed.dataplane import source_digests
-from testbed.fabric.clos import Fabric
-from testbed.fabric.monitors import monitor_switches
 from testbed.fabric.names import command, some_of
 from testbed.fabric.packet_fabric import PacketFabric
-from testbed.fabric.topologies import make_fabric
 from testbed.faults.plan import FaultPlan
 from testbed.probes.without_packets import write_run
 from testbed.record.documents import Metered, Summary
@@ -47,6 +44,7 @@ from testbed.record.run import RunDirectory, RunWriter, segment_columns
 from testbed.record.run_tables import registers
 from testbed.record.truth import failed_devices, links_with_matches
 from testbed.traffic.demand import make_traffic
+from testbed.traffic.flows import Traffic
 
 
 def default_directory(scenario: str) -> Path:
@@ -110,21 +108,28 @@ def run_experiment(
     writer = place if isinstance(place, RunWriter) else RunWriter(place)
     try:
         need_backend(settings.backend, settings.tcp > 0)
-        fabric = make_fabric(settings.topology, settings.k, settings.seed)
+        layout = layout_of(settings)
+        fabric = layout.fabric
         plan = scenario.faults(fabric, settings)
         flock = any(method.name.startswith("flock") for method in methods)
-        expected = expected_of(settings, fabric, len(plan.links), flock)
+        expected = expected_of(settings, layout, len(plan.links), flock)
         need_memory(expected)
         observer.estimated(expected)
         writer.config(run_config(name, settings))
         if settings.backend == "flow":
-            write_run(simulate(settings, plan, fabric, progress=observer.progressed), writer)
+            write_run(simulate(settings, plan, layout, progress=observer.progressed), writer)
         else:
             assert isinstance(fabric, PacketFabric)  # the settings have checked this
             where = f"{fabric.title} on {settings.backend}, seed {settings.seed}"
-            monitor = monitor_switches(fabric, settings.monitors, settings.seed)
-            observer.planned(f"{Path(name).stem}: {where}", fabric, monitor, plan, settings.epochs)
-            _emulate(scenario, settings, fabric, plan, writer, observer)
+            title = f"{Path(name).stem}: {where}"
+            observer.planned(title, fabric, layout.monitor, plan, settings.epochs)
+            observer.progressed("traffic", 0.0)
+            traffic, account = make_traffic(
+                layout.demand, fabric, lambda share: observer.progressed("traffic", share)
+            )
+            if account is not None:
+                writer.json("capture.json", account.as_dict())
+            _emulate(scenario, settings, fabric, plan, traffic, writer, observer)
         run = RunDirectory(writer.partial, finished=False)
         summary = _diagnose(run, writer, observer.progressed, methods)
         summary["wall_seconds"] = round(time.perf_counter() - begin, 3)
@@ -151,20 +156,20 @@ def _own_methods() -> list[BuiltMethod]:
     return find_methods(",".join(METHODS))
 
 
-def expected_of(settings: Settings, fabric: Fabric, failures: int, flock: bool = True) -> Estimate:
+def expected_of(settings: Settings, layout: Layout, failures: int, flock: bool = True) -> Estimate:
     """Return the estimated time and memory of a run.
 
     Args:
         settings: The settings of the run.
-        fabric: The fabric of these settings.
+        layout: The fabric, the meters and the traffic of these settings.
         failures: Number of faulty directed links.
         flock: Whether Flock is among the methods.
     """
     return estimate(
         settings.backend,
-        fabric,
-        monitor_switches(fabric, settings.monitors, settings.seed),
-        demand_of(settings),
+        layout.fabric,
+        layout.monitor,
+        layout.demand,
         settings.epochs,
         settings.probes,
         failures,
@@ -178,16 +183,11 @@ def _emulate(
     settings: Settings,
     fabric: PacketFabric,
     plan: FaultPlan,
+    traffic: Traffic,
     writer: RunWriter,
     observer: Observer,
 ) -> None:
-    """Make the traffic, emulate a run with packets, and write its record."""
-    observer.progressed("traffic", 0.0)
-    traffic, account = make_traffic(
-        demand_of(settings), fabric, lambda share: observer.progressed("traffic", share)
-    )
-    if account is not None:
-        writer.json("capture.json", account.as_dict())
+    """Emulate a run with packets, and write its record."""
     if settings.real_time and os.geteuid() != 0:
         from scenarios.experiment.root_job import RootJob, emulate_as_root
 

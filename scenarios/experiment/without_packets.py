@@ -5,12 +5,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from scenarios.experiment.inputs import demand_of, traces_of_host
+from scenarios.experiment.inputs import Layout, traces_of_host
 from scenarios.experiment.settings import Settings
 from testbed.control.selection import SelectionParameters
 from testbed.dataplane.adapted import IcmpLimit
-from testbed.fabric.clos import Fabric
-from testbed.fabric.monitors import monitor_switches
 from testbed.faults.plan import FaultPlan, noise_rates
 from testbed.probes import without_packets
 from testbed.probes.without_packets import FlowInputs, FlowRun
@@ -21,7 +19,7 @@ from testbed.traffic.demand import arrivals_without_packets
 def simulate(
     settings: Settings,
     plan: FaultPlan,
-    fabric: Fabric,
+    layout: Layout,
     *,
     flows: int = FLOW_RECORDS,
     progress: Callable[[str, float], None] = lambda what, share: None,
@@ -31,19 +29,20 @@ def simulate(
     Args:
         settings: The settings; ``backend`` must be ``flow``.
         plan: The faults.
-        fabric: The fabric of these settings.
+        layout: The fabric, the meters and the traffic of these settings.
         flows: The largest mean number of flow records, see `FLOW_RECORDS`.
         progress: Called with the name of each step and the progress, from 0 to 1.
 
     Raises:
         ValueError: The faults, the traffic or the monitors are not possible here (one line).
     """
+    fabric = layout.fabric
     inputs = FlowInputs(
         fabric=fabric,
-        monitor=monitor_switches(fabric, settings.monitors, settings.seed),
+        monitor=layout.monitor,
         plan=plan,
         noise=noise_rates(settings.noise, fabric.n_links, settings.seed),
-        process=arrivals_without_packets(demand_of(settings), fabric),
+        process=arrivals_without_packets(layout.demand, fabric),
         epochs=settings.epochs,
         epoch_ms=settings.epoch_ms,
         selection=SelectionParameters(settings.alpha, settings.beta, settings.delta, settings.eta),

@@ -25,13 +25,13 @@ from analysis.methods.parameters import NamedMethod, own_values, read_names
 from analysis.methods.registry import constructor_of, find_methods
 from analysis.telemetry.observations import read_telemetry
 from analysis.telemetry.telemetry import MissingTelemetry
+from scenarios.experiment.inputs import layout_of
 from scenarios.experiment.observer import Progress
 from scenarios.experiment.request import make_request, need_library
 from scenarios.experiment.settings import make_settings
 from scenarios.experiment.without_packets import simulate
 from testbed.errors import UserError
 from testbed.fabric.names import nearest
-from testbed.fabric.topologies import make_fabric
 from testbed.record.run import RunDirectory
 from testbed.record.truth import failed_devices
 from testbed.record.yaml_file import read_yaml
@@ -213,8 +213,8 @@ def _simulated(entry: TrainingEntry, seed: int, common: Mapping[str, Any]) -> li
     settings = request.settings("flow")
     for view in entry.views:
         make_settings({}, settings.as_dict() | {"telemetry": view})  # checks the kind
-    fabric = make_fabric(settings.topology, settings.k, settings.seed)
-    plan = request.scenario.faults(fabric, settings)
-    run = simulate(settings, plan, fabric)
+    layout = layout_of(settings)
+    plan = request.scenario.faults(layout.fabric, settings)
+    run = simulate(settings, plan, layout)
     devices = np.array(plan.devices, np.int32)
     return [Case(read_telemetry(run, view), plan.links, devices) for view in entry.views]

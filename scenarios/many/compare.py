@@ -32,7 +32,7 @@ from analysis.evaluation.comparison import (
 from analysis.methods.parameters import DEFAULTS, Parameters
 from analysis.methods.registry import GROUP, BuiltMethod, find_methods
 from scenarios.experiment.estimate import available_bytes, need_memory
-from scenarios.experiment.inputs import demand_of
+from scenarios.experiment.inputs import demand_of, layout_of
 from scenarios.experiment.observer import Progress
 from scenarios.experiment.request import load_scenario
 from scenarios.experiment.run import expected_of, run_config, run_experiment
@@ -42,7 +42,7 @@ from scenarios.many.work import complete, hold_folder, is_of
 from testbed.errors import UserError
 from testbed.fabric.names import plain, shortened
 from testbed.fabric.paths import Paths, pointers
-from testbed.fabric.topologies import make_fabric, make_packet_fabric
+from testbed.fabric.topologies import make_packet_fabric
 from testbed.faults.specification import fault_file
 from testbed.record.atomic import atomic_write
 from testbed.record.files import read_columns, write_columns
@@ -231,8 +231,7 @@ def _parallel_runs(settings: Settings) -> int:
     real networks."""
     if settings.real_time:
         return 1
-    fabric = make_fabric(settings.topology, settings.k, settings.seed)
-    expected = expected_of(settings, fabric, 0)  # failures take time and no memory
+    expected = expected_of(settings, layout_of(settings), 0)  # failures take time and no memory
     need_memory(expected)
     return max(1, min(os.cpu_count() or 1, available_bytes() // expected.memory))
 

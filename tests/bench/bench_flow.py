@@ -15,9 +15,9 @@ from multiprocessing import get_context
 from rich.console import Console
 
 from analysis.telemetry.observations import read_telemetry
+from scenarios.experiment.inputs import layout_of
 from scenarios.experiment.settings import make_settings
 from scenarios.experiment.without_packets import simulate
-from testbed.fabric.topologies import make_fabric
 from testbed.faults.specification import parse_faults
 
 SIZES = (8, 16, 32, 48)
@@ -26,10 +26,11 @@ SIZES = (8, 16, 32, 48)
 def measure(k: int) -> str:
     """One line about a run at K."""
     small = make_settings({"backend": "flow", "epochs": 1, "epoch_ms": 20})
-    smallest = make_fabric("fat-tree", 4, 1)
-    simulate(small, parse_faults("1links", smallest, 1), smallest)  # compiles
+    smallest = layout_of(small)
+    simulate(small, parse_faults("1links", smallest.fabric, 1), smallest)  # compiles
     settings = make_settings({"k": k, "backend": "flow", "faults": "1pct", "load": 0.6})
-    fabric = make_fabric("fat-tree", k, 1)
+    layout = layout_of(settings)
+    fabric = layout.fabric
     plan = parse_faults(settings.faults, fabric, 1)
     steps: list[tuple[str, float]] = []
 
@@ -37,7 +38,7 @@ def measure(k: int) -> str:
         del share
         steps.append((what, time.perf_counter()))
 
-    run = simulate(settings, plan, fabric, progress=note)
+    run = simulate(settings, plan, layout, progress=note)
     steps.append(("", time.perf_counter()))
     simulated = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
     begin = time.perf_counter()

@@ -18,9 +18,9 @@ from analysis.methods.base import Change, changes_of
 from analysis.methods.registry import METHODS, ON_REQUEST, make_method
 from analysis.telemetry.observations import read_telemetry
 from analysis.telemetry.telemetry import Telemetry
+from scenarios.experiment.inputs import layout_of
 from scenarios.experiment.request import make_request
 from scenarios.experiment.without_packets import simulate
-from testbed.fabric.topologies import make_fabric
 from tests.studies.data import write_rows
 
 SEEDS: Mapping[int, Sequence[int]] = {4: range(21, 26), 8: range(21, 24), 16: range(21, 22)}
@@ -41,9 +41,9 @@ def observed(**settings: Any) -> tuple[Telemetry, Any]:
     """Simulate a run without packets; return its telemetry and its faulty directed links."""
     request = make_request(None, {"backend": "flow", **settings})
     made = request.settings()
-    fabric = make_fabric(made.topology, made.k, made.seed)
-    plan = request.scenario.faults(fabric, made)
-    return read_telemetry(simulate(made, plan, fabric), TELEMETRY), plan.links
+    layout = layout_of(made)
+    plan = request.scenario.faults(layout.fabric, made)
+    return read_telemetry(simulate(made, plan, layout), TELEMETRY), plan.links
 
 
 def write_changes(console: Console) -> None:

@@ -30,11 +30,11 @@ from analysis.evaluation.parameter_sets import read_set
 from analysis.methods.registry import build, make_method
 from analysis.telemetry.observations import read_telemetry
 from analysis.telemetry.telemetry import MissingTelemetry, Telemetry
+from scenarios.experiment.inputs import layout_of
 from scenarios.experiment.request import load_scenario
 from scenarios.experiment.run import run_experiment
 from scenarios.experiment.settings import make_settings
 from scenarios.experiment.without_packets import simulate
-from testbed.fabric.topologies import make_fabric
 from testbed.record.atomic import atomic_write
 from testbed.record.run import RunDirectory
 from tests.studies.data import write_rows
@@ -220,9 +220,9 @@ def _telemetry(cell: Cell, kinds: Sequence[str]) -> Iterator[tuple[str, Telemetr
     probing = ("segments", "matrix", "segments, A1, matrix")
     asked = {kind: "A1" if kind in probing else kind for kind in kinds}
     if settings.backend == "flow":
-        fabric = make_fabric(settings.topology, settings.k, settings.seed)
-        plan = scenario.faults(fabric, settings)
-        run = simulate(settings, plan, fabric)
+        layout = layout_of(settings)
+        plan = scenario.faults(layout.fabric, settings)
+        run = simulate(settings, plan, layout)
         for kind, of in asked.items():
             yield kind, read_telemetry(run, of), plan.links
         return

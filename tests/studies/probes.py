@@ -19,11 +19,11 @@ from analysis.evaluation.metrics import score
 from analysis.methods.mle.mle import Mle
 from analysis.telemetry.observations import read_telemetry
 from analysis.telemetry.telemetry import Probes
+from scenarios.experiment.inputs import layout_of
 from scenarios.experiment.request import load_scenario
 from scenarios.experiment.settings import make_settings
 from scenarios.experiment.without_packets import simulate
 from testbed.fabric.fat_tree import FatTree
-from testbed.fabric.topologies import make_fabric
 from tests.studies.data import FOLDER, write_rows
 
 PLANS = {"A1": "probes", "detector": "detector"}
@@ -61,9 +61,9 @@ def _run(k: int, seed: int) -> dict[tuple[str, int], Row]:
     scenario = load_scenario("faulty_links")
     asked = {"k": k, "seed": seed, "backend": "flow", "faults": FAULTS, "load": 0.6, "noise": "0"}
     settings = make_settings({**scenario.defaults, **asked})
-    fabric = make_fabric(settings.topology, k, seed)
-    plan = scenario.faults(fabric, settings)
-    telemetry = read_telemetry(simulate(settings, plan, fabric), "A1")
+    layout = layout_of(settings)
+    plan = scenario.faults(layout.fabric, settings)
+    telemetry = read_telemetry(simulate(settings, plan, layout), "A1")
     rng = np.random.default_rng(seed)
     found: dict[tuple[str, int], Row] = {}
     for kind, part in PLANS.items():
@@ -73,7 +73,7 @@ def _run(k: int, seed: int) -> dict[tuple[str, int], Row]:
             seen = replace(telemetry, **{part: taken})
             kinds = f"segments+{kind}" if each else "segments"
             got = Mle(kinds=kinds).localize(seen)
-            own = score(got.flagged, plan.links, fabric)["directed"]
+            own = score(got.flagged, plan.links, layout.fabric)["directed"]
             missed = len(plan.links) - own.true_positives
             found[kind, each] = own.f1, missed, own.false_positives, int(taken.sent.sum())
     return found

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from scenarios.experiment.backends import open_backend
-from scenarios.experiment.inputs import demand_of, inputs_of
+from scenarios.experiment.inputs import demand_of, inputs_of, layout_of
 from scenarios.experiment.loop import run
 from scenarios.experiment.observer import Observer
 from scenarios.experiment.run import run_config
@@ -86,7 +86,8 @@ def test_probes_are_as_many_as_they_should_be(tmp_path: Path) -> None:
 def without_packets(**changes) -> FlowRun:
     usual = {"backend": "flow", "telemetry": "A1+P", "load": 0.06, "epoch_ms": 500}
     settings = replace(SMALL, **{**usual, **changes})
-    return simulate(settings, parse_faults(settings.faults, K4, settings.seed), K4)
+    faults = parse_faults(settings.faults, K4, settings.seed)
+    return simulate(settings, faults, layout_of(settings))
 
 
 def test_the_same_budgets_hold_without_packets() -> None:

@@ -15,14 +15,15 @@ from pathlib import Path
 import pytest
 
 from analysis.methods.registry import find_methods
+from scenarios.experiment import estimate
 from scenarios.experiment.estimate import LONG_S, Estimate, announce, available_bytes, need_memory
+from scenarios.experiment.inputs import layout_of
 from scenarios.experiment.observer import ProgressObserver
 from scenarios.experiment.request import load_scenario
 from scenarios.experiment.run import expected_of, run_experiment
 from scenarios.experiment.settings import Settings, SettingsError, make_settings
 from scenarios.experiment.without_packets import simulate
 from scenarios.many import compare
-from testbed.fabric.topologies import make_fabric
 from testbed.faults.plan import FaultPlan
 from testbed.record.run import RunDirectory
 from tests.conftest import SMALL
@@ -30,9 +31,7 @@ from tests.scenarios.conftest import Canary, refused
 
 
 def expected(settings: Settings, failures: int = 0) -> Estimate:
-    return expected_of(
-        settings, make_fabric(settings.topology, settings.k, settings.seed), failures
-    )
+    return expected_of(settings, layout_of(settings), failures)
 
 
 def test_counts_of_a_run_with_packets(finished_run: RunDirectory) -> None:
@@ -54,8 +53,7 @@ def test_counts_of_a_run_with_packets(finished_run: RunDirectory) -> None:
 )
 def test_counts_of_a_run_without(given: dict) -> None:
     settings = make_settings(given | {"backend": "flow", "epochs": 3})
-    fabric = make_fabric(settings.topology, settings.k, settings.seed)
-    before, run = expected(settings), simulate(settings, FaultPlan(()), fabric)
+    before, run = expected(settings), simulate(settings, FaultPlan(()), layout_of(settings))
     assert before.packets == pytest.approx(run.network["conservation"]["sent"], rel=0.3)
     assert before.packet_hops == pytest.approx(run.network["packet_hops"], rel=0.3)
     assert before.flows == pytest.approx(len(run.measured.flows), rel=0.3)
@@ -90,9 +88,9 @@ def test_a_run_that_does_not_fit_is_refused_at_once(
     monkeypatch.chdir(tmp_path)
     refused(canary("run", "BACKEND=flow", "K=128"), "GB of memory", "GB is free", "smaller K")
     assert not [path for path in tmp_path.rglob("*") if path.is_file()]
-    huge = make_settings({"backend": "flow", "k": 128})
-    with pytest.raises(SettingsError, match="GB of memory"):
-        compare._parallel_runs(huge)
+    monkeypatch.setattr(estimate, "available_bytes", lambda: 1_000_000)
+    with pytest.raises(SettingsError, match="of memory, and 1 MB is free"):
+        compare._parallel_runs(SMALL)
 
 
 def test_seeds_at_once_share_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:

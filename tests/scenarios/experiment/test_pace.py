@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from scenarios.experiment import pace
+from scenarios.experiment.inputs import layout_of
 from scenarios.experiment.pace import BUSY, PACKET_S, at_this_pace, free_processors
 from scenarios.experiment.run import expected_of
 from scenarios.experiment.settings import Settings, make_settings
-from testbed.fabric.topologies import make_fabric
 
 
 @pytest.fixture(autouse=True)
@@ -23,8 +23,7 @@ def two_idle_processors(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def packets(settings: Settings) -> float:
-    fabric = make_fabric(settings.topology, settings.k, settings.seed)
-    return expected_of(settings, fabric, 0, flock=False).packets
+    return expected_of(settings, layout_of(settings), 0, flock=False).packets
 
 
 def per_second(settings: Settings) -> float:

@@ -12,13 +12,13 @@ import pytest
 from analysis.methods.registry import find_methods
 from analysis.telemetry.observations import read_telemetry
 from analysis.telemetry.telemetry import Telemetry
+from scenarios.experiment.inputs import layout_of
 from scenarios.experiment.request import load_scenario
 from scenarios.experiment.run import analyze, run_experiment
 from scenarios.experiment.settings import Settings, SettingsError, make_settings
 from scenarios.experiment.without_packets import simulate
 from scenarios.many.calibrate import read_training
 from testbed.fabric.pair_sets import PairSets
-from testbed.fabric.topologies import make_fabric
 from testbed.faults.plan import FaultError
 from testbed.faults.specification import parse_faults
 from testbed.probes.without_packets import FlowRun
@@ -42,8 +42,8 @@ SMALL = make_settings(
 
 def simulated(**changes) -> FlowRun:
     settings = replace(SMALL, **changes)
-    fabric = make_fabric(settings.topology, settings.k, settings.seed)
-    return simulate(settings, parse_faults(settings.faults, fabric, settings.seed), fabric)
+    layout = layout_of(settings)
+    return simulate(settings, parse_faults(settings.faults, layout.fabric, settings.seed), layout)
 
 
 @pytest.fixture(scope="module")
@@ -117,8 +117,8 @@ def test_equal_seeds_give_equal_bytes(path: Path, tmp_path: Path) -> None:
 
 
 def test_the_run_directory_holds_the_telemetry(path: Path) -> None:
-    fabric = make_fabric("fat-tree", 4, 2)
-    direct = read_telemetry(simulate(SMALL, parse_faults("10pct", fabric, 2), fabric))
+    layout = layout_of(SMALL)
+    direct = read_telemetry(simulate(SMALL, parse_faults("10pct", layout.fabric, 2), layout))
     read = read_telemetry(RunDirectory(path))
     for part, columns in (
         ("segments", ("sent", "lost")),
@@ -242,9 +242,9 @@ def test_skewed_traffic_is_half_among_few_racks() -> None:
 
 def test_flow_records_are_a_sample_of_large_traffic() -> None:
     settings = replace(SMALL, epoch_ms=1000)
-    fabric = make_fabric("fat-tree", 4, 2)
-    plan = parse_faults("none", fabric, 2)
-    every, some = (simulate(settings, plan, fabric, flows=n) for n in (10**9, 2000))
+    layout = layout_of(settings)
+    plan = parse_faults("none", layout.fabric, 2)
+    every, some = (simulate(settings, plan, layout, flows=n) for n in (10**9, 2000))
     assert len(every.measured.flows) > 30_000
     assert len(some.measured.flows) == pytest.approx(2000, rel=0.1)
     assert (every.measured.metered_sent == some.measured.metered_sent).all()

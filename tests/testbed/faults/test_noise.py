@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from scenarios.experiment.backends import Backend, make_injector
+from scenarios.experiment.inputs import layout_of
 from scenarios.experiment.settings import Settings, make_settings
 from scenarios.experiment.without_packets import simulate
 from testbed.fabric.fat_tree import FatTree
@@ -48,7 +49,8 @@ def on_packets(settings: Settings) -> np.ndarray:
 
 def without_packets(settings: Settings) -> np.ndarray:
     flow = make_settings({"backend": "flow", "epochs": 1, "epoch_ms": 20, "noise": settings.noise})
-    run = simulate(replace(flow, seed=settings.seed), FaultPlan(), FatTree(flow.k))
+    flow = replace(flow, seed=settings.seed)
+    run = simulate(flow, FaultPlan(), layout_of(flow))
     assert run.loss.shape[0] == 1
     return run.loss[0]
 
