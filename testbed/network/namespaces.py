@@ -12,9 +12,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from pyroute2 import netns
-from pyroute2.ethtool.ioctl import EthtoolError, IoctlEthtool
-
 from testbed.network.network import NetworkError
 
 _OFFLOADS = (
@@ -70,6 +67,8 @@ def entered(there: int) -> Iterator[None]:
 
 
 def _enter(fd: int) -> None:
+    from pyroute2 import netns  # a tenth of the time in which a command starts
+
     try:
         netns.setns(fd)
     except OSError as e:
@@ -123,6 +122,8 @@ def no_offloads(interfaces: Sequence[str]) -> None:
 
     Checksums are then computed and verified, and frames are sent as they are given.
     """
+    from pyroute2.ethtool.ioctl import EthtoolError, IoctlEthtool
+
     ethtool = IoctlEthtool()
     try:
         for interface in interfaces:
