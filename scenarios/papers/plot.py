@@ -65,6 +65,7 @@ def draw(experiment: Experiment, ours: Ours, paths: Sequence[Path]) -> None:
         for path in paths:
             metadata = {"Date": None} if path.suffix == ".svg" else {"Software": None}
             figure.savefig(path, dpi=130, metadata=metadata)
+            figure.set_layout_engine("none")  # what was computed for the first file stays
 
 
 def _draw_panel(
