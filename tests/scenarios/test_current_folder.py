@@ -141,9 +141,9 @@ def test_no_command_imports_one(folder: Folder, canary: Path) -> None:
     """
     for flag in ("--help", "--version"):
         folder.run(canary, flag)
-    folder.run(canary, "run", *FLOW, "--run", "a")
     given = ["--topology", "files/fabric.parquet", "--telemetry", "files/observations.parquet"]
     commands = [
+        ["run", *FLOW, "--run", "a"],
         ["doctor"],
         ["plan", "--k", "4", "--out", "plan.parquet"],
         ["reproduce"],
@@ -153,13 +153,13 @@ def test_no_command_imports_one(folder: Folder, canary: Path) -> None:
         ["page", "a"],
         ["export", "a", "--out", "files"],
         ["localize", *given, "--method", "netbouncer"],
+        ["calibrate", "--method", "netbouncer", "--train", "a", "--out", "c.yaml"],
     ]
     folder.run(sys.executable, "-P", "-c", COMMANDS, json.dumps(commands))
     assert (folder.path / "b" / "summary.json").is_file()
     folder.run(
         canary, "compare", *FLOW, "--seeds", "1,2", "--out", "two", "--methods", "netbouncer"
     )
-    folder.run(canary, "calibrate", "--method", "netbouncer", "--train", "a", "--out", "c.yaml")
 
 
 @pytest.mark.slow

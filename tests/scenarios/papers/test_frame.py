@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 
 from scenarios.many.work import LocalWorkers, Outcome, Outcomes, Work
+from scenarios.papers import canary_flows, canary_localization, vigil
 from scenarios.papers.experiment import (
     Effort,
     Experiment,
@@ -218,6 +219,14 @@ def test_every_figure_is_declared_and_computed() -> None:
             assert value.quote and value.section and math.isfinite(value.value)
 
 
+@pytest.fixture
+def few_epochs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fewer epochs than a figure is drawn from."""
+    monkeypatch.setattr(canary_flows, "EPOCHS", 20)
+    monkeypatch.setattr(vigil, "EPOCHS", 1)
+    monkeypatch.setitem(canary_localization.SETTINGS, "epochs", 2)
+
+
 _LONG = ("flock-table-1",)
 
 
@@ -225,6 +234,7 @@ _LONG = ("flock-table-1",)
     "name",
     [pytest.param(e, marks=[pytest.mark.nightly] * (e in _LONG)) for e in EXPERIMENTS],
 )
+@pytest.mark.usefixtures("few_epochs")
 def test_each_experiment_at_its_smallest(name: str, tmp_path: Path) -> None:
     experiment = EXPERIMENTS[name]
     effort = Effort(draws=2, small=True)

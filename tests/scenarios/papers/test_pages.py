@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -46,8 +48,9 @@ def draw(number: int) -> list[Row]:
 LOSS = {"0.001": 0.01, "0.1": 0.2, "1": 0.0}
 
 
-@pytest.fixture
-def out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+@pytest.fixture(scope="module")
+def out(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """The folder of a reproduction, which tests only read."""
     toy = Experiment(
         name="toy",
         paper="a figure",
@@ -59,12 +62,19 @@ def out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         tasks=partial(by_draw, task=draw),
         values=PAPER,
     )
-    monkeypatch.setattr(
-        module, "EXPERIMENTS", {"toy": toy, "other": replace(toy, name="other", values=())}
-    )
-    reproduce(toy, quiet, tmp_path, Effort(5), workers=Here(1))
-    write_overview(tmp_path)
-    return tmp_path
+    folder = tmp_path_factory.mktemp("reproduced")
+    known = {"toy": toy, "other": replace(toy, name="other", values=())}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "EXPERIMENTS", known)
+        reproduce(toy, quiet, folder, Effort(5), workers=Here(1))
+        write_overview(folder)
+        yield folder
+
+
+@pytest.fixture
+def changed(out: Path, tmp_path: Path) -> Path:
+    """A copy of that folder, to be changed."""
+    return shutil.copytree(out, tmp_path / "changed")
 
 
 @pytest.mark.parametrize(("width", "dark"), SCHEMES)
@@ -122,19 +132,19 @@ def test_the_list_of_all(width: int, dark: bool, out: Path, chromium: Browser) -
         assert it.clean()
 
 
-def test_a_page_is_made_again_and_damage_is_one_line(out: Path) -> None:
-    before = (out / "toy" / "index.html").read_text()
-    picture = (out / "toy" / "figure.png").read_bytes()
-    (out / "toy" / "index.html").unlink()
-    (out / "toy" / "figure.png").write_bytes(b"of other code")
-    assert make_page(out / "toy") == out / "toy" / "index.html"
-    assert (out / "toy" / "index.html").read_text() == before
-    assert (out / "toy" / "figure.png").read_bytes() == picture
-    setting = json.loads((out / "toy" / "setting.json").read_text())
+def test_a_page_is_made_again_and_damage_is_one_line(out: Path, changed: Path) -> None:
+    before = (out / "toy" / "index.html").read_text().replace(str(out), str(changed))
+    picture = (changed / "toy" / "figure.png").read_bytes()
+    (changed / "toy" / "index.html").unlink()
+    (changed / "toy" / "figure.png").write_bytes(b"of other code")
+    assert make_page(changed / "toy") == changed / "toy" / "index.html"
+    assert (changed / "toy" / "index.html").read_text() == before
+    assert (changed / "toy" / "figure.png").read_bytes() == picture
+    setting = json.loads((changed / "toy" / "setting.json").read_text())
     for spoilt in ("{", "[]", json.dumps(setting | {"experiment": "no such"})):
-        (out / "toy" / "setting.json").write_text(spoilt)
+        (changed / "toy" / "setting.json").write_text(spoilt)
         with pytest.raises(ValueError, match="toy is damaged or unfinished"):
-            make_page(out / "toy")
-    (out / "toy" / "results.parquet").write_bytes(b"PAR1")
-    write_overview(out)
-    assert "toy" not in (out / "index.html").read_text().partition("<h2>What was run")[2][:900]
+            make_page(changed / "toy")
+    (changed / "toy" / "results.parquet").write_bytes(b"PAR1")
+    write_overview(changed)
+    assert "toy" not in (changed / "index.html").read_text().partition("<h2>What was run")[2][:900]

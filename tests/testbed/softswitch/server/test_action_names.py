@@ -20,7 +20,7 @@ from testbed.softswitch.server.grpc_server import Server, Threads
 from testbed.softswitch.server.messages import p4runtime_pb2
 from tests.testbed.softswitch.server.client import PROGRAMS, Client, p4info
 
-ORDERS = 12
+ORDERS, QUICK = 12, 5
 
 
 @pytest.fixture
@@ -46,7 +46,7 @@ def orders() -> list[Any]:
     return made
 
 
-NUMBERS = [pytest.param(n, marks=[pytest.mark.nightly] * (n > 4)) for n in range(ORDERS)]
+NUMBERS = [pytest.param(n, marks=[pytest.mark.nightly] * (n >= QUICK)) for n in range(ORDERS)]
 
 
 @pytest.mark.parametrize("number", NUMBERS)
@@ -76,7 +76,7 @@ def test_entries_run_the_action_of_their_table(client: Client, device: Device, n
 
 
 def test_the_description_has_the_parameters(tmp_path: Any) -> None:
-    for program in orders():
+    for program in orders()[:QUICK]:
         path = tmp_path / "direct.json"
         path.write_text(json.dumps(program))
         loaded = Program.load(path)
