@@ -27,9 +27,9 @@ TESTS = Path(__file__).parent
 NEED_ROOT = [str(file) for file in TESTS.rglob("test_*.py") if "mark.root" in file.read_text()]
 REAL = ["-m", "root and not beside and not nightly", *sorted(NEED_ROOT)]
 REAL_PACKETS = "tests of real packets, one at a time", REAL
-# More than there are processors: some tests wait for other processes, a third of the time. Each
-# worker begins with whole files, whose fixtures are then made once.
-WORKERS = ["-n", str(PROCESSORS + 2), "--dist", "worksteal"]
+# One more than there are processors: some tests wait for other processes. Each worker begins with
+# whole files, whose fixtures are then made once.
+WORKERS = ["-n", str(PROCESSORS + 1), "--dist", "worksteal"]
 NOT_REAL = [*WORKERS, "-m", "(beside or not root) and not nightly"]
 OTHERS = "all other tests, on all processors", NOT_REAL
 
