@@ -98,7 +98,11 @@ class Layout:
 
 
 def layout_of(settings: Settings) -> Layout:
-    """Return the fabric of these settings, the switches with meters and the hosts' traffic."""
+    """Return the fabric of these settings, the switches with meters and the hosts' traffic.
+
+    Raises:
+        ValueError: The fabric cannot be made, or has no such switches (one line).
+    """
     fabric = make_fabric(settings.topology, settings.k, settings.seed)
     monitor = monitor_switches(fabric, settings.monitors, settings.seed)
     return Layout(fabric, monitor, demand_of(settings))

@@ -34,7 +34,7 @@ def simulate(
         progress: Called with the name of each step and the progress, from 0 to 1.
 
     Raises:
-        ValueError: The faults, the traffic or the monitors are not possible here (one line).
+        ValueError: The faults or the traffic are not possible here (one line).
     """
     fabric = layout.fabric
     inputs = FlowInputs(

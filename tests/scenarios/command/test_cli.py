@@ -130,9 +130,7 @@ def test_captures_that_are_none_are_refused(folder: Path, canary: Canary) -> Non
     assert not (folder / "runs").exists() or not list((folder / "runs").iterdir())
 
 
-def test_a_capture_is_replayed_kept_or_fitted(
-    folder: Path, canary: Canary, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_capture_is_replayed_kept_or_fitted(folder: Path, canary: Canary) -> None:
     packets = []
     for i in range(600):
         ip = IP(src=f"1.2.{i % 40}.4", dst=f"5.6.{i % 23}.8")
@@ -155,8 +153,8 @@ def test_a_capture_is_replayed_kept_or_fitted(
             "--run",
             str(path),
         ]
-        result = canary("run", *options)
-        assert result.code == 0, result.err
+        result = command("run", *options, cwd=folder)
+        assert result.returncode == 0, result.stderr
         flows = RunDirectory(path).table("flows")
         assert int(flows["sent"].sum()) == expected
         account = present(RunDirectory(path).summary.get("capture"))
@@ -164,10 +162,9 @@ def test_a_capture_is_replayed_kept_or_fitted(
         assert (
             account["sha256"] == hashlib.sha256((folder / "trace.pcap.gz").read_bytes()).hexdigest()
         )
-        assert f"600 frames read, {expected} replayed" in result.out
+        assert f"600 frames read, {expected} replayed" in result.stdout
         longer = "trace.pcap.gz is longer than the run of 0.2 s: 100 of 600 frames in 1.2 s"
-        assert (longer in caplog.text) == (expected == 100), caplog.text
-        caplog.clear()
+        assert (longer in result.stderr) == (expected == 100), result.stderr
         assert (flows["src_host"] != flows["dst_host"]).all()
         tuples = zip(*(flows[c].tolist() for c in list(flows)[:5]), strict=True)
         assert len(set(tuples)) == len(flows["sent"])

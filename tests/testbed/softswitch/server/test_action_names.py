@@ -20,7 +20,7 @@ from testbed.softswitch.server.grpc_server import Server, Threads
 from testbed.softswitch.server.messages import p4runtime_pb2
 from tests.testbed.softswitch.server.client import PROGRAMS, Client, p4info
 
-ORDERS, QUICK = 12, 5
+ORDERS = 12
 
 
 @pytest.fixture
@@ -46,7 +46,7 @@ def orders() -> list[Any]:
     return made
 
 
-NUMBERS = [pytest.param(n, marks=[pytest.mark.nightly] * (n >= QUICK)) for n in range(ORDERS)]
+NUMBERS = [pytest.param(n, marks=[pytest.mark.nightly] * (n > 4)) for n in range(ORDERS)]
 
 
 @pytest.mark.parametrize("number", NUMBERS)
@@ -75,12 +75,12 @@ def test_entries_run_the_action_of_their_table(client: Client, device: Device, n
     ]
 
 
-def test_the_description_has_the_parameters(tmp_path: Any) -> None:
-    for program in orders()[:QUICK]:
-        path = tmp_path / "direct.json"
-        path.write_text(json.dumps(program))
-        loaded = Program.load(path)
-        assert [p[0] for p in loaded.actions["I.two"].params] == ["v", "w"]
-        sw = Switch(loaded)
-        sw.table("I.after").add([7], "I.two", [70, 71])
-        assert sw.process(0, bytes([7, 0, 0, 0]))[0][1] == bytes([7, 1, 70, 71])
+@pytest.mark.parametrize("number", NUMBERS)
+def test_the_description_has_the_parameters(tmp_path: Any, number: int) -> None:
+    path = tmp_path / "direct.json"
+    path.write_text(json.dumps(orders()[number]))
+    loaded = Program.load(path)
+    assert [p[0] for p in loaded.actions["I.two"].params] == ["v", "w"]
+    sw = Switch(loaded)
+    sw.table("I.after").add([7], "I.two", [70, 71])
+    assert sw.process(0, bytes([7, 0, 0, 0]))[0][1] == bytes([7, 1, 70, 71])
