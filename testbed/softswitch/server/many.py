@@ -46,6 +46,7 @@ class Switches:
 
         self._workers = Workers(len(os.sched_getaffinity(0)))
         self._threads = Threads()
+        self._turn = threading.Lock()  # orders and the end of the process come from two threads
         self._running: dict[str, RunningSwitch] = {}
         self._known: set[str] = set()
 
@@ -57,6 +58,10 @@ class Switches:
         Raises:
             testbed.softswitch.errors.SoftSwitchError: A new switch cannot be started.
         """
+        with self._turn:
+            self._follow(order)
+
+    def _follow(self, order: dict[str, Any]) -> None:
         from testbed.softswitch.errors import SoftSwitchError
 
         if "end" in order:
@@ -95,9 +100,9 @@ class Switches:
 
     def stop(self) -> None:
         """End all switches in parallel, as each waits for its clients."""
-        every = list(self._running.values())
-        with ThreadPoolExecutor(len(every) or 1) as pool:
-            list(pool.map(RunningSwitch.stop, every))
+        with self._turn, ThreadPoolExecutor(len(self._running) or 1) as pool:
+            list(pool.map(RunningSwitch.stop, self._running.values()))
+            self._running.clear()
 
 
 def _follow_orders(switches: Switches, failed: socket.socket) -> None:

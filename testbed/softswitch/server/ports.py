@@ -10,7 +10,7 @@ import struct
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from ctypes import c_char_p, c_int, c_int64, c_uint32, c_uint64, c_void_p
 from dataclasses import dataclass
 from functools import lru_cache
@@ -192,7 +192,7 @@ class Ports:
         self._buffer = ctypes.create_string_buffer(1 << 16)
         self._closed = threading.Event()
         self._holder = 0  # the thread in ``lock``
-        self._users = 0  # threads in ``lock``, or on their way
+        self._users = 0  # threads in ``_in_use``
         self._changing = threading.Condition()  # of these and of ``_closed``
         try:
             if log is not None:
@@ -219,7 +219,8 @@ class Ports:
     def say(self, level: str, text: str) -> None:
         """Put a line into the log, if there is one."""
         line = " ".join(text.splitlines())
-        self._lib.pp_tell_log(self._handle, LEVELS.index(level), line.encode())
+        with suppress(SoftSwitchError), self._in_use() as handle:
+            self._lib.pp_tell_log(handle, LEVELS.index(level), line.encode())
 
     def add(self, port: Port) -> None:
         """Attach an interface; raise ``SoftSwitchError`` if it is missing or the number in use."""
@@ -228,9 +229,9 @@ class Ports:
         if port.number == self.cpu_port:
             raise SoftSwitchError(f"port {port.number} is the CPU port")
         paths = self._capture.paths(port.interface)
-        with self.namespace.entered():
+        with self._in_use() as handle, self.namespace.entered():
             error = self._lib.pp_add(
-                self._handle,
+                handle,
                 port.number,
                 None if self._capture.files else port.interface.encode(),
                 *(path.encode() if path else None for path in paths),
@@ -245,7 +246,9 @@ class Ports:
 
         Raises ``SoftSwitchError`` if there is no such port.
         """
-        if self._lib.pp_remove(self._handle, number):
+        with self._in_use() as handle:
+            error = self._lib.pp_remove(handle, number)
+        if error:
             raise SoftSwitchError(f"there is no port {number}")
         places = [i for i, p in enumerate(self._ports) if p.number == number]
         self._removed.add(places[-1])
@@ -266,13 +269,14 @@ class Ports:
 
         An argument that is None is not changed. Raises ``SoftSwitchError`` for an unknown queue.
         """
-        error = self._lib.pp_queue_limits(
-            self._handle,
-            NO_PORT if port is None else port,
-            NO_PORT if priority is None else priority,
-            -1 if depth is None else depth,
-            -1 if rate is None else rate,
-        )
+        with self._in_use() as handle:
+            error = self._lib.pp_queue_limits(
+                handle,
+                NO_PORT if port is None else port,
+                NO_PORT if priority is None else priority,
+                -1 if depth is None else depth,
+                -1 if rate is None else rate,
+            )
         if error:
             raise SoftSwitchError(f"there is no queue {priority or 0} at port {port}")
 
@@ -286,17 +290,32 @@ class Ports:
         if self._holder == threading.get_ident():
             yield
             return
+        with self._in_use() as handle:
+            self._lib.pp_lock(handle)
+            self._holder = threading.get_ident()
+            try:
+                yield
+            finally:
+                self._holder = 0
+                self._lib.pp_unlock(handle)
+
+    @contextmanager
+    def _in_use(self) -> Iterator[int]:
+        """Give the handle of the ports, whose memory ``close`` does not free meanwhile.
+
+        Raises:
+            SoftSwitchError: The ports were closed.
+        """
+        if self._holder == threading.get_ident():
+            yield self._handle
+            return
         with self._changing:
             if self._closed.is_set():
                 raise SoftSwitchError("the switch has stopped")
             self._users += 1
-        self._lib.pp_lock(self._handle)
-        self._holder = threading.get_ident()
         try:
-            yield
+            yield self._handle
         finally:
-            self._holder = 0
-            self._lib.pp_unlock(self._handle)
             with self._changing:
                 self._users -= 1
                 self._changing.notify_all()
@@ -318,7 +337,8 @@ class Ports:
 
     def inject(self, port: int, data: bytes) -> None:
         """Process a packet as if it had arrived at a port."""
-        self._lib.pp_inject(self._handle, port, data, len(data))
+        with self._in_use() as handle:
+            self._lib.pp_inject(handle, port, data, len(data))
 
     def wait(self, seconds: float | None) -> int:
         """Block until an event; return its bits PACKET, DIGEST and WAKE, or 0 after ``seconds``."""
@@ -328,30 +348,35 @@ class Ports:
 
     def now_us(self) -> int:
         """Return the switch's time: the microseconds since it was created."""
-        return self._lib.pp_now(self._handle)
+        with self._in_use() as handle:
+            return self._lib.pp_now(handle)
 
     def wake(self) -> None:
         """Let the thread in ``wait`` return with WAKE."""
-        self._lib.pp_wake(self._handle)
+        with suppress(SoftSwitchError), self._in_use() as handle:
+            self._lib.pp_wake(handle)
 
     def take(self) -> bytes | None:
         """Return the next packet that left by the CPU port, or None."""
-        n = self._lib.pp_take(self._handle, self._buffer, len(self._buffer))
+        with self._in_use() as handle:
+            n = self._lib.pp_take(handle, self._buffer, len(self._buffer))
         return None if n < 0 else self._buffer.raw[:n]
 
     def counters(self) -> dict[int, PortCounters]:
         """Return the counters of each port, by port number; detached ports are included."""
         out: dict[int, PortCounters] = {}
-        for place, port in enumerate(self._ports):
-            c = _Counters()
-            self._lib.pp_read(self._handle, place, ctypes.byref(c))
-            out[port.number] = PortCounters(*(getattr(c, n) for n in COUNTERS))
+        with self._in_use() as handle:
+            for place, port in enumerate(self._ports):
+                c = _Counters()
+                self._lib.pp_read(handle, place, ctypes.byref(c))
+                out[port.number] = PortCounters(*(getattr(c, n) for n in COUNTERS))
         return out
 
     def totals(self) -> dict[str, int]:
         """Return the numbers of packets with a fault, to unknown ports, or lost at the CPU port."""
         values = (c_uint64 * 3)()
-        self._lib.pp_read_totals(self._handle, values)
+        with self._in_use() as handle:
+            self._lib.pp_read_totals(handle, values)
         return dict(zip(("faults", "unknown_port", "cpu_dropped"), values, strict=True))
 
     def close(self) -> None:

@@ -2,11 +2,12 @@
 """A thread that is still at work when the ports are closed touches nothing that is gone."""
 
 import threading
+from collections.abc import Callable
 
 import pytest
 
 from testbed.softswitch.runtime.instance import SoftSwitchError
-from testbed.softswitch.server.ports import Ports
+from testbed.softswitch.server.ports import Port, Ports
 
 
 def test_who_comes_after_the_end_is_told() -> None:
@@ -17,6 +18,28 @@ def test_who_comes_after_the_end_is_told() -> None:
     ports.close()
     with pytest.raises(SoftSwitchError, match="the switch has stopped"), ports.lock():
         pass
+
+
+@pytest.mark.parametrize(
+    "late",
+    [
+        lambda ports: ports.add(Port(1, "lo")),
+        lambda ports: ports.remove(1),
+        Ports.limit_queues,
+        lambda ports: ports.inject(1, bytes(64)),
+        Ports.now_us,
+        Ports.take,
+        Ports.counters,
+        Ports.totals,
+    ],
+)
+def test_nothing_reads_memory_that_was_freed(late: Callable[[Ports], object]) -> None:
+    ports = Ports([])
+    ports.close()
+    ports.wake()
+    ports.say("info", "nobody hears this")
+    with pytest.raises(SoftSwitchError, match="the switch has stopped"):
+        late(ports)
 
 
 def test_the_end_waits_for_who_is_there() -> None:
