@@ -119,7 +119,7 @@ class RunningSwitch:
         from testbed.softswitch.server.config import read_config
         from testbed.softswitch.server.device import Device
         from testbed.softswitch.server.grpc_server import Server
-        from testbed.softswitch.server.ports import Replay
+        from testbed.softswitch.server.replay import Replay
         from testbed.softswitch.server.thrift_server import ThriftServer
 
         self._say = say

@@ -13,7 +13,8 @@ from typing import BinaryIO
 import pytest
 
 from testbed.softswitch.errors import SoftSwitchError
-from testbed.softswitch.server.ports import Capture, Log, Port, Ports, Replay, read_pcap
+from testbed.softswitch.server.ports import Capture, Log, Port, Ports
+from testbed.softswitch.server.replay import Replay, read_pcap
 from tests.testbed.softswitch.server.client import Client, Process, eventually
 from tests.testbed.softswitch.server.frames import udp
 from tests.testbed.softswitch.server.test_command_line import run
