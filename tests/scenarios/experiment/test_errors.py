@@ -174,8 +174,9 @@ def test_a_full_disk(kilobytes: int, tmp_path: Path, installed: Callable[[str], 
     """One line and the exit code 2 wherever the space ends, and nothing half-written."""
     canary = installed("scenarios/canary")
     mount = f"mount -t tmpfs -o size={kilobytes}k none {tmp_path} && cd {tmp_path} && "
-    run = f"{canary} run --backend flow --epochs 2 --methods netbouncer --run here"
-    for command in (run, f"{canary} compare --backend flow --seeds 1-2 --out here"):
+    given = "--backend flow --epochs 2 --methods netbouncer"
+    run, compare = f"run {given} --run here", f"compare {given} --seeds 1-2 --out here"
+    for command in (f"{canary} {run}", f"{canary} {compare}"):
         done = subprocess.run(
             ["unshare", "--mount", "sh", "-c", f"{mount} {command}; echo $?; ls -A"],
             capture_output=True,

@@ -18,6 +18,7 @@ from testbed.record.run import RunDirectory
 from tests.conftest import without_progress
 
 RUN = ["run", "--backend", "virtual", "--epochs", "1", "--load", "0.005", "--run", "here"]
+RUN += ["--methods", "netbouncer"]
 
 
 @pytest.fixture
