@@ -11,9 +11,9 @@ A place for figures is a comment and what follows it, a block of text or a table
                                         of these methods; times are …, as they differ
     <!-- table: canary F1; metered -->  a row for each command of that block, and these figures
 
-``nightly output`` and ``nightly table`` take more than half a minute. The commands are those of
-``make scenario`` and ``make compare``; `tests/test_documents.py` runs them, too. What `FIGURES` has
-can be in a table: ``METHOD FIGURE`` is a method's, others are of the run.
+The commands are those of ``make scenario`` and ``make compare``; `tests/test_documents.py` runs
+them, too, those of ``nightly output`` and ``nightly table`` every night. What `FIGURES` has can be
+in a table: ``METHOD FIGURE`` is a method's, others are of the run.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class Place:
         kind: ``output`` or ``table``.
         what: What of the output or the figures is shown.
         commands: The words after ``make`` of the commands of the block above.
-        nightly: Whether it takes long.
+        nightly: Whether only the nightly tests make it.
     """
 
     file: str

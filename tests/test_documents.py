@@ -24,9 +24,9 @@ FIRST_HOUR = (ROOT / "docs" / "start" / "first_hour.md").read_text()
 
 
 def named(place: Place) -> object:
-    mark = pytest.mark.nightly if place.nightly else pytest.mark.slow
+    marks = [pytest.mark.nightly] if place.nightly else []
     command = " ".join(place.commands[-1][1:])
-    return pytest.param(place, marks=mark, id=f"{Path(place.file).stem}: {command}")
+    return pytest.param(place, marks=marks, id=f"{Path(place.file).stem}: {command}")
 
 
 @pytest.mark.parametrize("place", [named(place) for place in PLACES])
@@ -104,7 +104,7 @@ def test_every_command_can_be_copied() -> None:
                 assert "..." not in shlex.join(shlex.split(line, comments=True)), line
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_the_look_inside_works(tmp_path: Path) -> None:
     [session] = re.findall(r"```python\n(.*?)```", FIRST_HOUR, re.DOTALL)
     [opened] = re.findall(r"-i -c '(.*)'\n", FIRST_HOUR)

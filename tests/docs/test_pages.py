@@ -75,7 +75,7 @@ def blocks() -> list[object]:
             re.findall(r"^```python\n(.*?)^```$", page.read_text(), FLAGS)
         ):
             code = BEFORE.get(page.stem, "") + block
-            marks = [pytest.mark.slow] if "run(" in code else []
+            marks = [pytest.mark.nightly] if "run(" in code and page.stem != "README" else []
             found.append(pytest.param(code, id=f"{page.stem}-{number}", marks=marks))
     return found
 

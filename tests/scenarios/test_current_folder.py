@@ -132,7 +132,6 @@ def test_python_itself_would_import_them(folder: Folder) -> None:
     assert done.returncode and folder.imported  # which ones differs between versions of Python
 
 
-@pytest.mark.slow
 def test_no_command_imports_one(folder: Folder, canary: Path) -> None:
     """Those that start other processes and some more as users do, the others in one process.
 
@@ -162,7 +161,7 @@ def test_no_command_imports_one(folder: Folder, canary: Path) -> None:
     )
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_seeds_that_a_script_compares_do_not(folder: Folder, tmp_path: Path) -> None:
     """A script has its own folder on its path; its processes must not have that of the caller."""
     script = tmp_path / "mine" / "script.py"
@@ -180,7 +179,7 @@ def test_seeds_that_a_script_compares_do_not(folder: Folder, tmp_path: Path) -> 
     folder.run(sys.executable, script)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_the_server_of_a_live_page_does_not(folder: Folder, canary: Path) -> None:
     command = [canary, "run", *VIRTUAL, "--epochs", "200", "--watch"]
     with subprocess.Popen(

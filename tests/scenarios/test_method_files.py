@@ -49,7 +49,6 @@ def test_in_a_run_and_again_and_from_its_files(canary: Canary, folder: Path) -> 
     refused(canary("show", "run", "METHODS=mine/worst.py"), "METHODS")
 
 
-@pytest.mark.slow
 def test_in_a_comparison(canary: Canary, folder: Path) -> None:
     asked = ("compare", *TINY, "SEEDS=1-2", "METHODS=mine/worst.py,canary", "OUT=found")
     said = canary(*asked)
@@ -62,7 +61,6 @@ def test_in_a_comparison(canary: Canary, folder: Path) -> None:
     refused(canary(*asked), "other settings or code")
 
 
-@pytest.mark.slow
 def test_what_goes_wrong_in_a_seed_is_its_line(canary: Canary, folder: Path) -> None:
     counted = "        sent, lost = counts.sent.sum(axis=0), counts.lost.sum(axis=0)"
     wrong = METHOD.replace(counted, "        1 / 0")

@@ -94,7 +94,7 @@ def versions(python: Path) -> str:
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_later_release_of_a_package_changes_nothing(
     _own_environment: Path, tmp_path: Path
 ) -> None:
@@ -110,7 +110,6 @@ def test_a_later_release_of_a_package_changes_nothing(
     assert "needing==1.0" in found and "needed==1.0" in found and LATER not in found
 
 
-@pytest.mark.slow
 def test_a_changed_file_is_refused(_own_environment: Path, tmp_path: Path) -> None:
     wheel = make_wheel(tmp_path, "changed", "1.0")
     lock = lock_of(tmp_path, wheel)
@@ -164,7 +163,7 @@ def heard(process: subprocess.Popen[str], words: str) -> None:
         assert line, process.communicate()
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_of_set_ups_at_once_others_wait_and_the_next_begins_again_after_a_kill(tiny: Path) -> None:
     first = set_up(tiny)
     heard(first, "setting up .venv, once:")

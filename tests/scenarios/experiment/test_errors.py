@@ -160,7 +160,6 @@ def test_a_run_that_was_killed_is_offered(canary: Canary, tmp_path: Path) -> Non
 
 @pytest.mark.root
 @pytest.mark.beside
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "kilobytes",
     [

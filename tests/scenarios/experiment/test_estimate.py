@@ -69,7 +69,13 @@ print(int(re.search(r"VmHWM:\\s+(\\d+)", open("/proc/self/status").read())[1]) *
 """
 
 
-@pytest.mark.parametrize("given", [{"epochs": 6}, {"backend": "flow", "k": 8, "epochs": 2}])
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"epochs": 6},
+        pytest.param({"backend": "flow", "k": 8, "epochs": 2}, marks=pytest.mark.nightly),
+    ],
+)
 def test_memory_is_within_a_factor_of_two(given: dict, tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-c", PEAK, json.dumps(given)],

@@ -133,7 +133,6 @@ def test_faults_and_drains_hold_after_a_restart(tmp_path: Path) -> None:
     assert links["packets"][drained] < probes  # flows go another way
 
 
-@pytest.mark.slow
 @given(
     switch=st.sampled_from(FatTree(4).switch_names),
     milliseconds=st.integers(0, 199),

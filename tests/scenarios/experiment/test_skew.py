@@ -56,7 +56,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("skew")
 
 
-@pytest.mark.slow
 @given(
     share=st.floats(0, 1),
     drain_ms=st.floats(2, 15),

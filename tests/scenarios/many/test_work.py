@@ -93,8 +93,13 @@ def listeners(process: psutil.Process) -> list[tuple[str, int]]:
     return found
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("command", [COMPARE, REPRODUCE], ids=lambda command: command[0])
+@pytest.mark.parametrize(
+    "command",
+    [
+        pytest.param(COMPARE, id="compare"),
+        pytest.param(REPRODUCE, id="reproduce", marks=pytest.mark.nightly),
+    ],
+)
 def test_many_runs_listen_nowhere(
     command: list[str], installed: Callable[[str], Path], tmp_path: Path
 ) -> None:

@@ -22,7 +22,6 @@ from tests.testbed.network.mininet.test_interruption import fabric_links, finish
 
 pytestmark = [
     pytest.mark.root,
-    pytest.mark.slow,
     pytest.mark.skipif(bool(missing("softswitch")), reason=missing("softswitch") or "never"),
 ]
 

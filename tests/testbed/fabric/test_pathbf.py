@@ -140,7 +140,6 @@ def test_k8_with_tor_monitors_is_decodable():
     assert not len(decoder.undecodable())
 
 
-@pytest.mark.slow
 def test_k12_with_tor_monitors_is_decodable_by_bits_of_each_tier():
     topology = FatTree(12)
     segments = topology.segments("tor")

@@ -37,6 +37,8 @@ def said(command: list[str], **environment: str) -> subprocess.CompletedProcess[
 RUNTIME, LACKING = runtime()
 
 
+MORE = [pytest.param(name, marks=pytest.mark.nightly) for name in ("meters", "copies", "stacks")]
+
 HOSTILE = """
 import random, sys
 from testbed.softswitch import MeterRates, Program, Switch, SwitchFault
@@ -58,7 +60,7 @@ for i in range(3000):
 
 
 @pytest.mark.skipif(bool(LACKING), reason=LACKING)
-@pytest.mark.parametrize("name", ["unions", "varbits", "meters", "copies", "stacks"])
+@pytest.mark.parametrize("name", ["unions", "varbits", *MORE])
 def test_no_report(name: str) -> None:
     run = said(
         [sys.executable, "-c", HOSTILE, str(PROGRAMS / f"{name}.json")],

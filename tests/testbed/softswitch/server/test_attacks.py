@@ -87,7 +87,6 @@ def test_streams_beyond_the_limit(process: Process, controller: Client, stack: E
         assert c.read(table_entry=p4runtime_pb2.TableEntry()) == []
 
 
-@pytest.mark.slow
 def test_a_primary_that_never_reads(process: Process, controller: Client, stack: ExitStack) -> None:
     route = controller.route(0x0A000000, 8, CPU)
     controller.write(("insert", route))
@@ -152,7 +151,7 @@ def test_many_connections(
     works(controller)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_all_at_once(process: Process, controller: Client, stack: ExitStack) -> None:
     memory = Memory(process)
     for i in range(200):
@@ -168,7 +167,6 @@ def test_all_at_once(process: Process, controller: Client, stack: ExitStack) -> 
     assert memory.grown() < 2 * MOST_MIB  # of four attacks
 
 
-@pytest.mark.slow
 def test_a_handshake_has_its_time(process: Process, controller: Client) -> None:
     with connections(int(process.grpc.rpartition(":")[2]), 20) as opened:
         eventually(lambda: all(map(closed, opened)), 60)  # half of what gRPC would give it

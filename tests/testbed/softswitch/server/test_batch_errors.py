@@ -69,7 +69,6 @@ def test_the_status_fits_in_metadata(errors: list[P4Error | None]) -> None:
     assert error.message.isascii()
 
 
-@pytest.mark.slow
 def test_thousands_of_updates_of_which_most_fail(client: Client) -> None:
     updates = [("insert", client.route(0x0B000000 + i, 32, 1)) for i in range(3000)]
     with pytest.raises(Refused) as e:
