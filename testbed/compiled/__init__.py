@@ -57,7 +57,8 @@ def njit(function: Callable[..., Any] | None = None, **options: Any) -> Any:
     if function is None:
         return partial(njit, **options)
     # Nobody calls one through a C callback: the wrapper for it is a twelfth of what is compiled.
-    compiled: Any = numba.njit(nogil=True, no_cfunc_wrapper=True, **options)(function)
+    ours: dict[str, Any] = {"nogil": True, "no_cfunc_wrapper": True}
+    compiled: Any = numba.njit(**ours, **options)(function)
     compiled._cache = KernelCache(compiled)
     compiled.get_call_template = partial(_call_template, compiled)
     return compiled
