@@ -192,10 +192,10 @@ def complete(
                     kept(key, outcome)
                 ended += 1
                 progress(f"{kind}: {ended} of {n}{where}", ended / n)
-    except KeyboardInterrupt as stop:
+    except KeyboardInterrupt as stop:  # perhaps after a file appeared, before it was counted
+        kept_now = n_before + sum((folder / f"{key}.parquet").is_file() for key in pieces)
         stop.add_note(
-            f"{ended - len(failures)} of {n} {kind} are kept in {folder}: the same command "
-            "continues from there"
+            f"{kept_now} of {n} {kind} are kept in {folder}: the same command continues from there"
         )
         raise
     finally:  # remove the files of processes that were killed

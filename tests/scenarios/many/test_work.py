@@ -13,7 +13,8 @@ import psutil
 import pytest
 
 from scenarios.many.cluster import workers_of
-from scenarios.many.work import complete
+from scenarios.many.work import Outcome, complete
+from tests.conftest import quiet
 
 COMPARE = ["compare", "--backend", "flow", "--epochs", "2", "--seeds", "1-2"]
 COMPARE += ["--methods", "netbouncer"]
@@ -117,6 +118,17 @@ def test_many_runs_listen_nowhere(
     assert process.returncode == 0, process.stderr.read()
     assert len(children) > 1, "no process of a seed was seen"
     assert not found
+
+
+def test_an_interrupt_between_a_file_and_its_count_counts_it(tmp_path: Path) -> None:
+    def stop(key: str, outcome: Outcome) -> None:
+        raise KeyboardInterrupt
+
+    pieces = {"a": folder_name, "b": folder_name}
+    with workers_of(None, 1) as workers, pytest.raises(KeyboardInterrupt) as stopped:
+        complete(pieces, 3, tmp_path, workers, "pieces", quiet, stop)
+    assert [path.suffix for path in tmp_path.iterdir()] == [".parquet"]
+    assert stopped.value.__notes__[0].startswith(f"4 of 5 pieces are kept in {tmp_path}: ")
 
 
 def test_without_a_cluster_nothing_of_dask_is_loaded() -> None:
