@@ -104,7 +104,6 @@ def test_every_command_can_be_copied() -> None:
                 assert "..." not in shlex.join(shlex.split(line, comments=True)), line
 
 
-@pytest.mark.nightly
 def test_the_look_inside_works(tmp_path: Path) -> None:
     [session] = re.findall(r"```python\n(.*?)```", FIRST_HOUR, re.DOTALL)
     [opened] = re.findall(r"-i -c '(.*)'\n", FIRST_HOUR)

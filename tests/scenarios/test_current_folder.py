@@ -161,7 +161,6 @@ def test_no_command_imports_one(folder: Folder, canary: Path) -> None:
     )
 
 
-@pytest.mark.nightly
 def test_seeds_that_a_script_compares_do_not(folder: Folder, tmp_path: Path) -> None:
     """A script has its own folder on its path; its processes must not have that of the caller."""
     script = tmp_path / "mine" / "script.py"
@@ -179,7 +178,6 @@ def test_seeds_that_a_script_compares_do_not(folder: Folder, tmp_path: Path) -> 
     folder.run(sys.executable, script)
 
 
-@pytest.mark.nightly
 def test_the_server_of_a_live_page_does_not(folder: Folder, canary: Path) -> None:
     command = [canary, "run", *VIRTUAL, "--epochs", "200", "--watch"]
     with subprocess.Popen(

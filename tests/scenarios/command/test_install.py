@@ -163,7 +163,6 @@ def heard(process: subprocess.Popen[str], words: str) -> None:
         assert line, process.communicate()
 
 
-@pytest.mark.nightly
 def test_of_set_ups_at_once_others_wait_and_the_next_begins_again_after_a_kill(tiny: Path) -> None:
     first = set_up(tiny)
     heard(first, "setting up .venv, once:")

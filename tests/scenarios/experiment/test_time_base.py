@@ -25,7 +25,6 @@ def test_the_defaults_are_that_time_base() -> None:
     assert (made.epochs, made.epochs * made.epoch_ms / 1000 * made.load) == (EPOCHS, PER_HOST)
 
 
-@pytest.mark.nightly
 def test_ten_seconds_feed_everybody_and_one_does_not(tmp_path: Path) -> None:
     """The difference of few seeds is chance up to 0.1, 007's is not."""
     short, usual = (runs(seconds, 2, tmp_path, QUICK) for seconds in (1, 10))
