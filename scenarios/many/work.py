@@ -9,6 +9,7 @@ process, so that a crash or leaked memory does not affect the others.
 
 from __future__ import annotations
 
+import gc
 import json
 import multiprocessing
 import os
@@ -337,6 +338,7 @@ def _work(work: Work, place: Path, send: Connection) -> None:
         place.mkdir()
         with (place / "log").open("wb") as file:
             os.dup2(file.fileno(), 2)
+        gc.set_threshold(1_000_000, 20, 100)  # as in a command: most objects live long
         begun = time.process_time()  # a copied process begins with the server's time
         content = work(place)
         outcome = Outcome(content, seconds=time.process_time() - begun)
