@@ -59,6 +59,23 @@ def checksum(data: bytes) -> int:
     return ~total & 0xFFFF
 
 
+def crc16_of_byte(value: int) -> int:
+    for _ in range(8):
+        value = value >> 1 ^ 0xA001 * (value & 1)
+    return value
+
+
+OF_BYTES = [crc16_of_byte(byte) for byte in range(256)]
+
+
+def crc16(key: bytes) -> int:
+    """CRC-16/ARC, which v1model and TNA both call crc16."""
+    value = 0
+    for byte in key:
+        value = value >> 8 ^ OF_BYTES[value & 0xFF ^ byte]
+    return value
+
+
 def ipv4(
     src: int,
     dst: int,

@@ -12,8 +12,10 @@ from scapy.layers.inet import ICMP as ScapyICMP
 from scapy.layers.inet import IP, IPerror, UDPerror
 from scapy.layers.l2 import Ether
 
+from testbed.control.forwarding import needed_entries
 from testbed.dataplane import EXPIRY, VERDICT
 from testbed.dataplane.adapted import IcmpLimit, adapted_program
+from testbed.fabric.fat_tree import FatTree
 from testbed.softswitch import Program
 
 from .fabric import Fabric, flow_between
@@ -117,7 +119,10 @@ def test_time_exceeded_is_limited_to_13_in_each_window(fabric: Fabric) -> None:
 @pytest.mark.parametrize("per_s", [10, 400])
 def test_a_program_with_another_limit_keeps_that_one(per_s: int, tmp_path: Path) -> None:
     limit = IcmpLimit.of(per_s)
-    program = Program.load(adapted_program(tmp_path, limit, {}).json, observe=VERDICT.field)
+    # The tables of testbed/control/test_capacity.py: both are compiled once.
+    large = FatTree(12)
+    entries = needed_entries(large, large.segments("tor"))
+    program = Program.load(adapted_program(tmp_path, limit, entries).json, observe=VERDICT.field)
     fabric = Fabric(program)
     expiring = frame(flow_between(fabric, 0, 15), ttl=1)
     for window in (0, 1, 5):

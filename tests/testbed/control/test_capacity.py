@@ -12,8 +12,8 @@ import pytest
 
 from testbed.control.forwarding import install_forwarding, needed_entries
 from testbed.control.selection import FlowSelector, SelectionParameters
-from testbed.dataplane import HEAVY_HITTER, ROUTING
-from testbed.dataplane.adapted import COMPILED, adapted_program
+from testbed.dataplane import HEAVY_HITTER, ROUTING, VERDICT
+from testbed.dataplane.adapted import IcmpLimit, adapted_program
 from testbed.fabric.fat_tree import FatTree
 from testbed.fabric.pathbf import SegmentDecoder
 from testbed.softswitch import Program, SoftSwitchError, Switch
@@ -64,7 +64,9 @@ def test_tables_of_a_large_fabric_hold_what_is_installed(tmp_path: Path) -> None
     topology = FatTree(12)
     entries = needed_entries(topology, topology.segments("tor"))
     assert entries[HEAVY_HITTER.segments] == 30 + 66 * 36 > HEAVY_HITTER.capacity
-    program = Program.load(adapted_program(tmp_path, COMPILED, entries).json)
+    # With the limit and the entries of a test of p4/test_expiry.py: both are compiled once.
+    made = adapted_program(tmp_path, IcmpLimit.of(400), entries)
+    program = Program.load(made.json, observe=VERDICT.field)
     table = Switch(program, seed=1).table(HEAVY_HITTER.segments)
     full = entries[HEAVY_HITTER.segments]
     for n in range(full):

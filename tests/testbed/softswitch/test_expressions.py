@@ -237,14 +237,14 @@ def load_json(path: Path, text: Json) -> Program:
     return Program.load(path)
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(3))
 def test_random_expressions(tmp_path: Path, seed: int) -> None:
     rng = random.Random(seed)
     sources = [(f"s{i}", rng.choice(WIDTHS[1:]), rng.random() < 0.3) for i in range(8)]
     targets: list[tuple[str, int, bool]] = []
     primitives, values = [], []
     maker = Maker(rng, sources)
-    while len(targets) < 40:
+    while len(targets) < 80:
         name, width = f"d{len(targets)}", rng.choice(WIDTHS[1:])
         j, v = maker.masked(4) if rng.random() < 0.7 else maker.arithmetic(3)
         prim = {
@@ -394,20 +394,19 @@ def test_jumps_and_unknown_references(tmp_path: Path) -> None:
             ],
         }
 
-    # 1: if a == 0 leave; 2: a -= 1; 3: b += 3; 4: repeat
+    # 1: if a == 0 leave; 2: a -= 2; 3: b += 3; 4: repeat, of an odd a without end
     loop = [
         {"op": "_jump_if_zero", "parameters": [a, hexstr(5)]},
-        add(a, 255),
+        add(a, 254),
         add(b, 3),
         {"op": "_jump", "parameters": [hexstr(1)]},
     ]
     sw = Switch(load_json(tmp_path / "p.json", program(fields, loop)))
-    assert sw.process(0, b"\x05\x01") == [(1, b"\x00\x10")]
-    endless = Switch(load_json(tmp_path / "r.json", program(fields, [add(b, 3), loop[-1]])))
+    assert sw.process(0, b"\x0a\x01") == [(1, b"\x00\x10")]
     with pytest.raises(
         softswitch.SwitchFault, match="a loop in an action jumped more than 1,000,000 times"
     ):
-        endless.process(0, b"\x05\x01")
+        sw.process(0, b"\x05\x01")
     bad = program(
         fields, [{"op": "assign", "parameters": [{"type": "field", "value": ["h", "zz"]}, a]}]
     )
@@ -426,8 +425,9 @@ def test_lookahead_beyond_the_end_stops_the_parser(
     made["parsers"][0]["parse_states"][0]["transition_key"] = [
         {"type": "lookahead", "value": [4, 12]}
     ]
-    load_json(tmp_path / "p.json", made)
-    sw = Switch(Program.load(tmp_path / "p.json", observe="standard_metadata.parser_error"))
+    path = tmp_path / "p.json"
+    path.write_text(json.dumps(made))
+    sw = Switch(Program.load(path, observe="standard_metadata.parser_error"))
     assert sw.process(0, b"\x05" + behind) == [(1, b"\x05" + behind)]
     assert sw.observed == error
 
@@ -437,13 +437,15 @@ def test_mark_to_drop_writes_the_header_it_is_given(tmp_path: Path, copied_back:
     """An action's inout argument is a copy: the packet goes only if the copy is copied back."""
     spec = {"type": "field", "value": ["standard_metadata", "egress_spec"]}
     own = {"type": "field", "value": ["own", "egress_spec"]}
+    a = {"type": "field", "value": ["h", "a"]}
     primitives: list[Json] = [
         {"op": "assign", "parameters": [own, spec]},
         {"op": "mark_to_drop", "parameters": [{"type": "header", "value": "own"}]},
+        {"op": "_jump_if_zero", "parameters": [a, hexstr(5)]},  # to the end
+        {"op": "assign", "parameters": [spec, own]},
     ]
-    if copied_back:
-        primitives.append({"op": "assign", "parameters": [spec, own]})
     made = program([("a", 8, False)], primitives)
     made["headers"].append({"name": "own", "id": 2, "header_type": "std", "metadata": True})
-    out = Switch(load_json(tmp_path / "p.json", made)).process(0, b"x")
-    assert out == ([] if copied_back else [(1, b"x")])
+    data = bytes([copied_back])
+    out = Switch(load_json(tmp_path / "p.json", made)).process(0, data)
+    assert out == ([] if copied_back else [(1, data)])

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import ast
+from functools import cache
 from graphlib import TopologicalSorter
 from pathlib import Path
 
@@ -14,6 +15,7 @@ NAME = "testbed.softswitch"
 FLOORS = ("errors", "compiler", "runtime", "server")
 
 
+@cache
 def imports() -> dict[str, set[str]]:
     """The modules of the room that each one imports, anywhere in it."""
     files = {

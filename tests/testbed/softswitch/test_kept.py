@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import pickle
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -24,6 +25,16 @@ DATA = ROUTER.read_bytes()
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     return tmp_path / "canary-softswitch"
+
+
+@pytest.fixture
+def with_libraries(load: Callable[..., Program], tmp_path: Path) -> None:
+    """The cache has the compiled code of the program, but nothing of its translation."""
+    (tmp_path / "canary-softswitch").mkdir()
+    for observed in (None, "meta.verdict"):
+        library = Path(load("router", observed).lib._name)
+        for file in (library, library.with_suffix(".sha256")):
+            shutil.copy(file, tmp_path / "canary-softswitch")
 
 
 def count(monkeypatch: pytest.MonkeyPatch) -> list[str]:
@@ -114,7 +125,7 @@ def test_without_a_home_nothing_is_kept(tmp_path: Path, monkeypatch: pytest.Monk
     assert done == ["a.json", "a.json"]
 
 
-def test_a_known_program_needs_no_validation(cache: Path) -> None:
+def test_a_known_program_needs_no_validation(with_libraries: None, cache: Path) -> None:
     """A switch process would load pydantic before it is ready."""
     code = (
         "import sys; from testbed.softswitch import Program; Program.load(sys.argv[1]); "
@@ -129,7 +140,7 @@ def test_a_known_program_needs_no_validation(cache: Path) -> None:
     assert loaded == [["pydantic", "testbed.softswitch.compiler.codegen"], []]
 
 
-def test_a_kept_program_runs_as_the_first(cache: Path) -> None:
+def test_a_kept_program_runs_as_the_first(with_libraries: None, cache: Path) -> None:
     packet = bytes(range(12)) + b"\x08\x00\x45" + bytes(40)
     first, kept = (Switch(Program.load(ROUTER, "meta.verdict")) for _ in range(2))
     assert first.process(1, packet) == kept.process(1, packet)

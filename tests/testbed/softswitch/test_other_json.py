@@ -112,13 +112,38 @@ PRIMITIVES: dict[str, Callable[[int, int, int], int]] = {
 }
 
 
-def each(*names: str) -> dict[str, list[Json]]:
-    """For each primitive an action that consists of it."""
-    binary = [field("d"), field("a"), field("b")]
-    unary = [field("d"), field("a")]
-    return {
-        op: [{"op": op, "parameters": unary if op.endswith("_field") else binary}] for op in names
-    }
+SATURATING = ["add", "subtract", "add_to_field", "shift_left", "shift_right"]
+TARGETS = {"d": PRIMITIVES, "e": PRIMITIVES, "u": SATURATING, "s": SATURATING}
+FIELDS: list[list[Any]] = [
+    ["d", 8, False],
+    ["pad", 3, False],
+    ["e", 5, False],
+    ["u", 8, False, True],
+    ["s", 8, True, True],
+    ["a", 8, False],
+    ["signed_a", 8, True],
+    ["b", 8, False],
+]
+
+
+def arithmetic(fields: list[list[Any]]) -> Json:
+    """A program with an action for each primitive and target, which all tests of them share."""
+    actions = {}
+    for target, names in TARGETS.items():
+        operands = [field("signed_a" if target == "s" else "a"), field("b")]
+        for op in names:
+            parameters = [field(target), *operands[: 1 if op.endswith("_field") else 2]]
+            actions[f"{op}_{target}"] = [{"op": op, "parameters": parameters}]
+    return with_actions(fields, actions)
+
+
+def computed(sw: Switch, target: str, values: bytes) -> int:
+    """The byte of the target, before it and both operands given, when nothing else has changed."""
+    (d, a, b), at = values, "deus".index(target)
+    data = bytes([d, d, d, d, a, a, b])
+    [(_, out)] = sw.process(1, data)
+    assert out[:at] + out[at + 1 :] == data[:at] + data[at + 1 :]
+    return out[at]
 
 
 def packets(n: int) -> list[bytes]:
@@ -131,64 +156,77 @@ def packets(n: int) -> list[bytes]:
 @pytest.mark.parametrize("op", PRIMITIVES)
 def test_primitives(run: Callable[[Json], Switch], op: str, width: int) -> None:
     """The target keeps the low bits of the result; a destination may be an operand, too."""
-    fields = [["pad", 8 - width, False], ["d", width, False], ["a", 8, False], ["b", 8, False]]
-    sw = run(with_actions(fields if width < 8 else fields[1:], each(*PRIMITIVES)))
-    sw.table("I.t").add([1], f"I.{op}")
+    sw, target = run(arithmetic(FIELDS)), "d" if width == 8 else "e"
+    sw.table("I.t").add([1], f"I.{op}_{target}")
     mask = (1 << width) - 1
     for data in packets(50):
-        [(_, out)] = sw.process(1, data)
         wanted = PRIMITIVES[op](data[0] & mask, data[1], data[2]) & mask
-        assert out == bytes([data[0] & ~mask & 255 | wanted]) + data[1:]
+        assert computed(sw, target, data) == data[0] & ~mask & 255 | wanted
 
 
 def test_a_sign_may_be_a_bit(run: Callable[[Json], Switch]) -> None:
     """p4c writes the sign of a field of type bool as 0."""
-    add = [{"op": "add", "parameters": [field("d"), field("a"), field("b")]}]
-    sw = run(program([["d", 8, 0], ["a", 8, False], ["b", 8, 0]], add))
-    sw.table("I.t").add([1], "I.act")
-    assert sw.process(1, bytes([0, 200, 100]))[0][1] == bytes([44, 200, 100])
+    sw = run(arithmetic([[name, width, int(sign), *rest] for name, width, sign, *rest in FIELDS]))
+    sw.table("I.t").add([1], "I.add_d")
+    assert computed(sw, "d", bytes([0, 200, 100])) == 44
     with pytest.raises(InvalidProgram, match=r"fields\[0\]\[2\].* boolean, not 2"):
-        run(program([["d", 8, 2], ["a", 8, False], ["b", 8, 0]], add))
-
-
-SATURATING = ["add", "subtract", "add_to_field", "shift_left", "shift_right"]
+        run(arithmetic([["d", 8, 2], *FIELDS[1:]]))
 
 
 @pytest.mark.parametrize("signed", [False, True])
 @pytest.mark.parametrize("op", SATURATING)
 def test_saturating_fields(run: Callable[[Json], Switch], op: str, signed: bool) -> None:
     """They keep the nearest of their values."""
-    fields = [["d", 8, signed, True], ["a", 8, signed], ["b", 8, False]]
-    sw = run(with_actions(fields, each(*SATURATING)))
-    sw.table("I.t").add([1], f"I.{op}")
+    sw, target = run(arithmetic(FIELDS)), "s" if signed else "u"
+    sw.table("I.t").add([1], f"I.{op}_{target}")
     low, high = (-128, 127) if signed else (0, 255)
 
     def value(byte: int) -> int:
         return byte - 256 if signed and byte > 127 else byte
 
     for data in packets(50):
-        [(_, out)] = sw.process(1, data)
         wanted = PRIMITIVES[op](value(data[0]), value(data[1]), data[2])
-        assert value(out[0]) == min(max(wanted, low), high)
+        assert value(computed(sw, target, data)) == min(max(wanted, low), high)
 
 
 # ---- wide registers and parameters ----
 
 
-@pytest.mark.parametrize("width", [136, 256, 512, 1000])
-def test_wide_parameters(run: Callable[[Json], Switch], width: int) -> None:
-    assign = {"op": "assign", "parameters": [field("x"), {"type": "runtime_data", "value": 1}]}
+WIDE = [136, 256, 512, 1000]
+
+
+def with_wide_parameters() -> Json:
+    """A program with an action for each width; all of them are compiled at once."""
     byte = {"op": "assign", "parameters": [field("y"), {"type": "runtime_data", "value": 2}]}
-    wide = (("n", 16), ("v", width), ("w", 8))
-    sw = run(program([["x", width, False], ["y", 8, False]], [assign, byte], wide))
+    actions = {}
+    for width in WIDE:
+        value = {"type": "runtime_data", "value": 1}
+        actions[f"act{width}"] = [{"op": "assign", "parameters": [field(f"x{width}"), value]}, byte]
+    fields: list[list[Any]] = [[f"x{width}", width, False] for width in WIDE]
+    made = with_actions([*fields, ["y", 8, False]], actions, (("n", 16), ("v", 0), ("w", 8)))
+    for width, action in zip(WIDE, made["actions"][-len(WIDE) :], strict=True):
+        action["runtime_data"][1]["bitwidth"] = width
+    return made
+
+
+@pytest.mark.parametrize("width", WIDE)
+def test_wide_parameters(run: Callable[[Json], Switch], width: int) -> None:
+    sw = run(with_wide_parameters())
     table, some = sw.table("I.t"), random.Random(3)
+    before, after = (bytes(sum(each) // 8) for each in parted(width))
     for port in range(1, 8):
         value = some.getrandbits(width) >> (port - 1) * width // 7
-        handle = table.add([port], "I.act", [7, value, port])
-        [(_, out)] = sw.process(port, bytes(width // 8 + 1))
-        assert out == value.to_bytes(width // 8, "big") + bytes([port])
+        handle = table.add([port], f"I.act{width}", [7, value, port])
+        [(_, out)] = sw.process(port, bytes(sum(WIDE) // 8 + 1))
+        assert out == before + value.to_bytes(width // 8, "big") + after + bytes([port])
         entry = next(e for e in table.entries() if e.handle == handle)
         assert entry.params == (7, value, port)
+
+
+def parted(width: int) -> tuple[list[int], list[int]]:
+    """The widths before one and behind it."""
+    at = WIDE.index(width)
+    return WIDE[:at], WIDE[at + 1 :]
 
 
 @pytest.mark.parametrize("width", [8, 64, 100, 136])
@@ -199,35 +237,57 @@ def test_a_parameter_is_not_assigned_to(run: Callable[[Json], Switch], op: str, 
         run(program([["x", width, False], ["pad", -width % 8, False]], [to], (("v", width),)))
 
 
-@pytest.mark.parametrize("width", [136, 256, 512, 1000])
+CELLS = {width: 3 + i for i, width in enumerate(WIDE)}
+
+
+def with_wide_registers() -> Json:
+    """A program with registers of each width; all of them are compiled at once."""
+
+    def swap(width: int) -> list[Json]:
+        def register(name: str) -> Json:
+            return {"type": "register_array", "value": f"I.{name}{width}"}
+
+        old, new = field(f"old{width}"), field(f"x{width}")
+        return [
+            {"op": "register_read", "parameters": [old, register("wide"), number(1)]},
+            {"op": "register_write", "parameters": [register("wide"), number(1), new]},
+            {"op": "register_write", "parameters": [register("narrow"), number(1), number(9)]},
+            {"op": "register_write", "parameters": [register("byte"), number(1), number(8)]},
+        ]
+
+    registers = [
+        (f"I.{name}{width}", bits, CELLS[width])
+        for width in WIDE
+        for name, bits in (("narrow", 32), ("wide", width), ("byte", 8))
+    ]
+    fields: list[list[Any]] = [
+        [f"{name}{width}", width, False] for width in WIDE for name in ("x", "old")
+    ]
+    actions = {f"swap{width}": swap(width) for width in WIDE}
+    return with_actions(fields, actions, (), tuple(registers))
+
+
+@pytest.mark.parametrize("width", WIDE)
 def test_wide_registers(run: Callable[[Json], Switch], width: int) -> None:
     """Beside narrow ones of the same size, which lie in the same records."""
-    registers = (("I.narrow", 32, 3), ("I.wide", width, 3), ("I.byte", 8, 3))
-
-    def register(name: str) -> Json:
-        return {"type": "register_array", "value": name}
-
-    swap = [
-        {"op": "register_read", "parameters": [field("old"), register("I.wide"), number(1)]},
-        {"op": "register_write", "parameters": [register("I.wide"), number(1), field("x")]},
-        {"op": "register_write", "parameters": [register("I.narrow"), number(1), number(9)]},
-        {"op": "register_write", "parameters": [register("I.byte"), number(1), number(8)]},
-    ]
-    sw = run(program([["x", width, False], ["old", width, False]], swap, (), registers))
-    sw.table("I.t").add([1], "I.act")
+    sw = run(with_wide_registers())
+    sw.table("I.t").add([1], f"I.swap{width}")
     some, size, before = random.Random(4), width // 8, bytes(width // 8)
+    head, tail = (bytes(2 * sum(each) // 8) for each in parted(width))
+    rest = [0] * (CELLS[width] - 2)
     for _ in range(5):
         data = some.randbytes(size)
-        [(_, out)] = sw.process(1, data + bytes(size))
-        assert out == data + before
+        [(_, out)] = sw.process(1, head + data + bytes(size) + tail)
+        assert out == head + data + before + tail
         before = data
-    array = sw.register("I.wide")
-    assert integers(array) == [0, int.from_bytes(before, "big"), 0]
+    array = sw.register(f"I.wide{width}")
+    assert integers(array) == [0, int.from_bytes(before, "big"), *rest]
     store(array, slice(0, 2), 5)
-    assert integers(array) == [5, 5, 0]
-    assert list(sw.register("I.narrow")) == [0, 9, 0] and list(sw.register("I.byte")) == [0, 8, 0]
-    [(_, out)] = sw.process(1, bytes(2 * size))
-    assert out[size:] == (5).to_bytes(size, "big")
+    assert integers(array) == [5, 5, *rest]
+    assert list(sw.register(f"I.narrow{width}")) == [0, 9, *rest]
+    assert list(sw.register(f"I.byte{width}")) == [0, 8, *rest]
+    [(_, out)] = sw.process(1, head + bytes(2 * size) + tail)
+    assert out == head + bytes(size) + (5).to_bytes(size, "big") + tail
 
 
 # ---- how a file says it ----
@@ -280,21 +340,48 @@ def test_direct_counters_that_share_a_name(run: Callable[[Json], Switch]) -> Non
     assert t.counter(handle)[0] == 1
 
 
-@pytest.mark.parametrize(("value", "width"), [(7, 8), (0x1234, 16), (1 << 70, 72), (3, None)])
+CONSTANTS = [(7, 8), (0x1234, 16), (1 << 70, 72), (3, None)]
+
+
+def constant(value: int, width: int | None) -> Json:
+    return number(value) | ({"bitwidth": width} if width else {})
+
+
+def with_constants() -> Json:
+    """A program whose digest has the constant of this number, beginning with 1, as a key says."""
+    made = load("hashes")
+    [sample] = made["learn_lists"]
+    made["learn_lists"] = []
+    [primitives] = [
+        action["primitives"]
+        for action in made["actions"]
+        if any(one["op"] == "generate_digest" for one in action["primitives"])
+    ]
+    send = primitives.pop()  # behind what it sends
+    end = number(len(primitives) + 2 * len(CONSTANTS))
+    for i, one in enumerate(CONSTANTS, 1):
+        elements = [*sample["elements"], constant(*one)]
+        made["learn_lists"].append(sample | {"id": i, "name": f"sample{i}", "elements": elements})
+        primitives.append(send | {"parameters": [send["parameters"][0], number(i)]})
+        other = {"op": "^", "left": field("key", "h"), "right": number(i)}
+        is_other = {"type": "expression", "value": other}
+        primitives.append({"op": "_jump_if_zero", "parameters": [is_other, end]})
+    return made
+
+
+@pytest.mark.parametrize(("value", "width"), CONSTANTS)
 def test_constants_in_lists(run: Callable[[Json], Switch], value: int, width: int | None) -> None:
     """A digest has them; a copy of a packet has them anyway."""
-    constant = number(value) | ({"bitwidth": width} if width else {})
-    made = load("hashes")
-    made["learn_lists"][0]["elements"].append(constant)
-    sw = run(made)
-    assert sw.program.digests["sample_t"].fields[-1] == ("constant", width or 8)
-    sw.process(0, bytes(15) + b"\x05\0")
-    (sample,) = sw.digests()["sample_t"]
+    key = 1 + CONSTANTS.index((value, width))
+    sw, name = run(with_constants()), f"sample{key}"
+    assert sw.program.digests[name].fields[-1] == ("constant", width or 8)
+    sw.process(0, bytes(15) + bytes([key, 0]))
+    (sample,) = sw.digests()[name]
     found = sample["constant"]
     assert (int(found["lo"]) | int(found["hi"]) << 64 if width == 72 else int(found)) == value
     copies = load("copies")
     for one in copies["field_lists"]:
-        one["elements"].append(constant)
+        one["elements"].append(constant(value, width))
     plain = Program.load(PROGRAMS / "copies.json")
     assert run(copies).program.generated.code == plain.generated.code
 

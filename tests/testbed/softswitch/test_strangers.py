@@ -242,7 +242,7 @@ def test_a_control_that_never_ends() -> None:
 def test_a_program_of_too_many_statements() -> None:
     field = {"type": "field", "value": ["h", "a"]}
     one = {"op": "assign", "parameters": [field, expression("+", field, hexstr(1))]}
-    made = program([("a", 8, False)], [one] * 15_000)
+    made = program([("a", 8, False)], [one] * 10_000)
     refused(json.dumps(made).encode(), "C statements (at most")
 
 

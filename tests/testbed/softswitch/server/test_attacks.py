@@ -92,12 +92,13 @@ def test_a_primary_that_never_reads(process: Process, controller: Client, stack:
     controller.write(("insert", route))
     memory = Memory(process)
     # Its outbox is full at once; to flood the switch for ten seconds more would show nothing.
-    sent = {"then": packet_out(9000), "every_s": 0.003}
+    # Few long messages: each costs time.
+    sent = {"then": packet_out(60_000), "every_s": 0.02}
     deaf = Stream(channel(process.grpc, stack), arbitration(2000), **sent)
     stack.callback(deaf.close)
     assert controller.receive("arbitration").status.code != code_pb2.OK
     assert controller.receive("arbitration", 60).status.code == code_pb2.OK
-    assert deaf.sent * 9000 > limits.OUTBOX_BYTES
+    assert deaf.sent * 60_000 > limits.OUTBOX_BYTES
     controller.write(("delete", route))
     works(controller)
     assert memory.grown() < MOST_MIB

@@ -17,7 +17,7 @@ from testbed.softswitch.server.ports import Capture, Log, Port, Ports
 from testbed.softswitch.server.replay import Replay, read_pcap
 from tests.testbed.softswitch.server.client import Client, Process, eventually
 from tests.testbed.softswitch.server.frames import udp
-from tests.testbed.softswitch.server.test_command_line import run
+from tests.testbed.softswitch.server.test_command_line import run, run_each
 from tests.testbed.softswitch.server.wires import Wire, attach
 
 
@@ -98,19 +98,21 @@ def test_pipes_are_read_while_they_are_written(tmp_path: Path) -> None:
 
 
 def test_files_that_are_no_pcap(tmp_path: Path) -> None:
-    stem = tmp_path / "a"
-    file = Path(f"{stem}_in.pcap")
     write_pcap(tmp_path / "good", (1, b"x" * 20))
     good = (tmp_path / "good").read_bytes()
-    for content, word in (
+    files = (
         (b"", "not a pcap file"),
         (b"x" * 100, "not a pcap file"),
         (good[:-1], "ends within"),
         (good[:30], "ends within"),
         (good[:-24] + struct.pack("<I", 9) + good[-20:], "a packet that is not complete"),
-    ):
-        file.write_bytes(content)
-        status, lines = run("--no-p4", "--thrift-port", "0", "--use-files", "0", "-i", f"1@{stem}")
+    )
+    commands = list[list[str]]()
+    for number, (content, _) in enumerate(files):
+        Path(f"{tmp_path}/{number}_in.pcap").write_bytes(content)
+        interface = ["-i", f"1@{tmp_path}/{number}"]
+        commands.append(["--no-p4", "--thrift-port", "0", "--use-files", "0", *interface])
+    for (content, word), (status, lines) in zip(files, run_each(*commands), strict=True):
         assert status == 1 and len(lines) == 1 and word in lines[0], (content, lines)
     with pytest.raises(SoftSwitchError, match="cannot read"):
         Replay([(1, str(tmp_path / "none"))], 0)

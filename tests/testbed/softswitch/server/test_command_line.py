@@ -33,6 +33,42 @@ def run(*arguments: str) -> tuple[int, list[str]]:
     return done.returncode, done.stderr.splitlines()
 
 
+FORKS = """
+import json, os, sys
+from testbed.softswitch.server import config, grpc_server, process, replay, thrift_server
+for arguments in json.loads(sys.argv[1]):
+    child = os.fork()
+    if not child:
+        process.main(arguments)
+    status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    print("ended:", status, file=sys.stderr, flush=True)
+"""
+
+
+def run_each(*commands: list[str]) -> list[tuple[int, list[str]]]:
+    """What `run` gives for each command line, of processes that are forked from one.
+
+    It has imported what a switch needs, which takes longer than what is tested.
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", FORKS, json.dumps(commands)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=20 * len(commands),
+    )
+    assert done.returncode == 0 and not done.stdout, done.stderr
+    ends, lines = list[tuple[int, list[str]]](), list[str]()
+    for line in done.stderr.splitlines():
+        if line.startswith("ended: "):
+            ends.append((int(line.split()[1]), lines))
+            lines = []
+        else:
+            lines.append(line)
+    assert len(ends) == len(commands)
+    return ends
+
+
 @pytest.mark.parametrize(
     ("arguments", "word"),
     [
@@ -97,13 +133,14 @@ def test_what_is_no_program(tmp_path: Path) -> None:
     unknown = tmp_path / "unknown.json"
     root["actions"][3].update(id=3, primitives=[{"op": "pray", "parameters": []}])
     unknown.write_text(json.dumps(root))
-    for path, word in (
-        (tmp_path / "none.json", "none.json"),
-        (P4INFO, "not JSON"),
-        (wrong, f"{wrong} is not a valid BMv2 JSON: actions[3].id: it should be a valid integer"),
-        (unknown, "primitive 'pray'"),
-    ):
-        status, lines = run(str(path))
+    files = {
+        tmp_path / "none.json": "none.json",
+        P4INFO: "not JSON",
+        wrong: f"{wrong} is not a valid BMv2 JSON: actions[3].id: it should be a valid integer",
+        unknown: "primitive 'pray'",
+    }
+    ends = run_each(*([str(path)] for path in files))
+    for word, (status, lines) in zip(files.values(), ends, strict=True):
         assert status == 2 and len(lines) == 1 and word in lines[0], lines
 
 

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import grpc
@@ -64,10 +64,20 @@ def test_without_an_election_id_one_stays_backup(connect: Connect) -> None:
     assert connect(election=0).place == code_pb2.NOT_FOUND
 
 
+@pytest.fixture(scope="module")
+def without_primary() -> Iterator[Process]:
+    """A process which has never had a primary controller."""
+    with Process("--no-p4") as p:
+        yield p
+
+
 @pytest.mark.parametrize("action", ["VERIFY", "VERIFY_AND_SAVE", "VERIFY_AND_COMMIT", "COMMIT"])
-def test_without_a_primary_nothing_is_configured_or_written(action: str) -> None:
+def test_without_a_primary_nothing_is_configured_or_written(
+    action: str, without_primary: Process
+) -> None:
     """A VERIFY wants what a write wants: it runs the compiler on what it is given."""
-    with Process("--no-p4") as p, Client(p.grpc, connect=False, election=0) as alone:
+    p = without_primary
+    with Client(p.grpc, connect=False, election=0) as alone:
         calls = (
             lambda: alone.configure(action, code=b"not a program"),
             lambda: alone.write(("insert", alone.route(0x0A000000, 8, 1))),

@@ -162,12 +162,12 @@ def test_crcs_of_other_parameters() -> None:
     """The check values are those of the catalogue of CRCs."""
     target = ("--cpu-port", "1")
     with Process(str(HASHES), target=target) as p, Client(p.grpc) as c:
-        for line, check in (*CRC32, *CRC16):
-            command(p.thrift, line)
+        for (line, check), (line_16, check_16) in zip(CRC32, CRC16, strict=True):
+            command(p.thrift, line, line_16)
             c.send(packet=p4runtime_pb2.PacketOut(payload=CHECKED + bytes(8)))
             found = c.receive("packet").payload
-            at = slice(9, 13) if "crc32" in line else slice(13, 15)
-            assert int.from_bytes(found[at], "big") == check, line
+            assert int.from_bytes(found[9:13], "big") == check, line
+            assert int.from_bytes(found[13:15], "big") == check_16, line_16
 
 
 def test_a_reset_begins_anew_and_keeps_what_bmv2_keeps() -> None:

@@ -13,11 +13,12 @@ import grpc
 import pytest
 from p4.v1 import p4runtime_pb2_grpc
 
-from testbed.softswitch.server.messages import p4runtime_pb2
-from tests.testbed.softswitch.server.client import JSON, PROGRAMS, ROOT, Client, Process, p4info
+from testbed.softswitch.server.messages import p4info_pb2, p4runtime_pb2
+from tests.testbed.softswitch.server.client import PROGRAMS, ROOT, Client, Process, p4info
 from tests.testbed.softswitch.server.thrift_client import RegisterClient
 
 RATES = PROGRAMS / "rates.json"
+REPEATER = PROGRAMS / "repeater.json"
 PROGRAM = 'grep -q "ss_table_add(" "$file"'  # and not the code of the ports
 
 
@@ -38,7 +39,7 @@ def test_it_answers_while_it_compiles(tmp_path: Path, monkeypatch: pytest.Monkey
     until = f"while ! test -e {gate}; do sleep 0.05; done"
     monkeypatch.setenv("CC", compiler(tmp_path, f"if {PROGRAM}; then {until}; fi"))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    with Process(str(RATES)) as p, grpc.insecure_channel(p.grpc) as channel:
+    with Process(str(REPEATER)) as p, grpc.insecure_channel(p.grpc) as channel:
         stub = p4runtime_pb2_grpc.P4RuntimeStub(channel)
         assert stub.Capabilities(p4runtime_pb2.CapabilitiesRequest()).p4runtime_api_version
         with Client(p.grpc) as c:  # arbitration needs no program
@@ -48,7 +49,7 @@ def test_it_answers_while_it_compiles(tmp_path: Path, monkeypatch: pytest.Monkey
             time.sleep(0.3)
             assert not call.done()
             gate.touch()
-            assert call.result(timeout=60).config.p4_device_config == RATES.read_bytes()
+            assert call.result(timeout=60).config.p4_device_config == REPEATER.read_bytes()
         with RegisterClient(p.thrift) as r:
             assert len(r.config_md5()) == 16
 
@@ -78,7 +79,7 @@ def test_drop_port_and_a_program_that_stays() -> None:
         info = p4info(PROGRAMS / "rates.p4info.txtpb")
         c.configure(info=info, code=RATES.read_bytes())
         with pytest.raises(grpc.RpcError) as e:
-            c.configure(info=p4info(), code=JSON.read_bytes())
+            c.configure(info=p4info_pb2.P4Info(), code=RATES.read_bytes() + b"\n")
         assert e.value.code() is grpc.StatusCode.FAILED_PRECONDITION
         c.send(packet=p4runtime_pb2.PacketOut(payload=bytes(20)))
     assert "unknown_port" not in p.said  # port 100 was no port but a drop

@@ -7,6 +7,7 @@ import math
 import random
 import socket
 import struct
+from collections.abc import Iterator
 
 import pytest
 
@@ -138,31 +139,35 @@ def test_more_calls_with_arguments_of_any_type(program: str, seed: int, names: l
     fuzz(program, names, seed, 400)
 
 
+@pytest.fixture(scope="module")
+def process() -> Iterator[Process]:
+    """One process for what follows. A defect would be on stderr."""
+    with Process(str(PROGRAMS / "rates.json")) as p:
+        yield p
+    assert p.popen.returncode == 0 and not p.errors, p.errors[-2000:]
+
+
 @pytest.mark.parametrize("field", [2, 3, 4])
-def test_numbers_that_are_none(field: int) -> None:
+def test_numbers_that_are_none(field: int, process: Process) -> None:
     """A handle that is no whole number is refused before it is kept or sent back."""
     wrong = struct.pack(">bhd", 4, field, 0.5) + b"\0"
-    with Process(str(PROGRAMS / "rates.json")) as p:
-        for call in ("mgrp_create", "node_create", "node_associate", "node_destroy"):
-            assert answer(p.thrift, message(f"simple_pre_lag:bm_mc_{call}", wrong))
-        entries = answer(p.thrift, message("simple_pre_lag:bm_mc_get_entries", b"\0"))
-        assert b"0.5" not in entries and b"mgrps" in entries
-    assert not p.errors, p.errors[-2000:]
+    for call in ("mgrp_create", "node_create", "node_associate", "node_destroy"):
+        assert answer(process.thrift, message(f"simple_pre_lag:bm_mc_{call}", wrong))
+    entries = answer(process.thrift, message("simple_pre_lag:bm_mc_get_entries", b"\0"))
+    assert b"0.5" not in entries and b"mgrps" in entries
 
 
-def test_bytes_of_any_kind() -> None:
+def test_bytes_of_any_kind(process: Process) -> None:
     rng = random.Random(8)
     whole = message("standard:bm_mt_add_entry", fields(rng))
     nested = message("standard:bm_mgmt_get_info", b"\x0c\0\1" * 100_000)
-    with Process(str(PROGRAMS / "rates.json")) as p:
-        for n in range(150):
-            data = bytearray(whole[: rng.randrange(len(whole))] if n % 2 else whole)
-            for _ in range(n % 5):
-                if data:
-                    data[rng.randrange(len(data))] = rng.randrange(256)
-            answer(p.thrift, bytes(data))
-        for data in (nested, b"\xff" * 1000, rng.randbytes(5000), bytes(10000)):
-            answer(p.thrift, data)
-        with RegisterClient(p.thrift) as r:
-            assert len(r.config_md5()) == 16
-    assert p.popen.returncode == 0 and not p.errors, p.errors[-2000:]
+    for n in range(150):
+        data = bytearray(whole[: rng.randrange(len(whole))] if n % 2 else whole)
+        for _ in range(n % 5):
+            if data:
+                data[rng.randrange(len(data))] = rng.randrange(256)
+        answer(process.thrift, bytes(data))
+    for data in (nested, b"\xff" * 1000, rng.randbytes(5000), bytes(10000)):
+        answer(process.thrift, data)
+    with RegisterClient(process.thrift) as r:
+        assert len(r.config_md5()) == 16
