@@ -47,7 +47,7 @@ Work = Callable[[Path], bytes]
 """A piece of work: a function of a temporary folder that returns the content of the piece's file.
 It must be picklable, because another process calls it."""
 
-_PRELOADED = "scenarios.many.compare"  # imports nearly all modules that pieces need
+_PRELOADED = "scenarios.many.preloaded"
 _starting = threading.Lock()
 
 
