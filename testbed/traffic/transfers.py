@@ -108,7 +108,7 @@ def _own_ports(
     mine = np.zeros(len(host), np.uint16)
     for one in np.unique(host):
         at = np.flatnonzero(host == one)
-        free = np.setdiff1d(ports, other_port[other_host == one])
+        free = ports[~np.isin(ports, other_port[other_host == one])]
         if len(free) < len(at):
             raise UserError(f"{len(at)} TCP transfers at one host: use a smaller TCP share")
         mine[at] = free[: len(at)]
