@@ -21,7 +21,7 @@ from analysis.methods.registry import GROUP
 from testbed.network.requirements import missing
 
 ROOT = Path(__file__).parents[2]
-FLOW = ["--backend", "flow", "--k", "4", "--epochs", "2", "--methods", "netbouncer"]
+FLOW = ["--backend", "flow", "--epochs", "1", "--load", "0.01", "--methods", "netbouncer"]
 VIRTUAL = ["--backend", "virtual", "--epochs", "1", "--load", "0.005", "--methods", "netbouncer"]
 
 COMMANDS = """
@@ -138,10 +138,10 @@ def test_no_command_imports_one(folder: Folder, canary: Path) -> None:
     That saves a second or two each, in which Python imports the same modules. A command that would
     import from here later must have changed the path.
     """
-    for flag in ("--help", "--version"):
-        folder.run(canary, flag)
+    folder.run(canary, "--version")
     given = ["--topology", "files/fabric.parquet", "--telemetry", "files/observations.parquet"]
     commands = [
+        ["--help"],
         ["run", *FLOW, "--run", "a"],
         ["doctor"],
         ["plan", "--k", "4", "--out", "plan.parquet"],
@@ -156,9 +156,7 @@ def test_no_command_imports_one(folder: Folder, canary: Path) -> None:
     ]
     folder.run(sys.executable, "-P", "-c", COMMANDS, json.dumps(commands))
     assert (folder.path / "b" / "summary.json").is_file()
-    folder.run(
-        canary, "compare", *FLOW, "--seeds", "1,2", "--out", "two", "--methods", "netbouncer"
-    )
+    folder.run(canary, "compare", *FLOW, "--seeds", "1", "--out", "one")
 
 
 def test_seeds_that_a_script_compares_do_not(folder: Folder, tmp_path: Path) -> None:
@@ -171,7 +169,7 @@ def test_seeds_that_a_script_compares_do_not(folder: Folder, tmp_path: Path) -> 
         "from scenarios.many.compare import compare\n"
         "from scenarios.experiment.settings import Settings\n"
         "if __name__ == '__main__':\n"
-        "    settings = Settings(backend='flow', k=4, epochs=2)\n"
+        "    settings = Settings(backend='flow', k=4, epochs=1, load=0.01)\n"
         "    methods = find_methods('netbouncer')\n"
         "    compare('faulty_links', settings, [1], methods, Path('c'), lambda *_: None)\n"
     )

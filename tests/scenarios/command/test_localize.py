@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import subprocess
 from pathlib import Path
 
 import numpy as np
@@ -19,24 +18,23 @@ from testbed.record.run import RunDirectory, RunError
 from testbed.record.schema import TableError
 from tests.analysis.telemetry.conftest import Files
 from tests.conftest import quiet
-from tests.scenarios.command.test_cli import command as canary
-from tests.scenarios.conftest import Said
-from tests.scenarios.conftest import refused as refused_in_one_line
-
-
-def refused(result: subprocess.CompletedProcess[str], *words: str) -> None:
-    refused_in_one_line(Said(result.returncode, result.stdout, result.stderr), *words)
+from tests.scenarios.conftest import Canary, refused
 
 
 @pytest.fixture
-def files(tmp_path: Path) -> Files:
+def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Files:
+    """In the current folder."""
+    monkeypatch.chdir(tmp_path)
     return Files(tmp_path)
 
 
-def test_a_run_is_exported_and_localized(run_path: Path, tmp_path: Path) -> None:
-    written = canary("export", str(run_path), "--out", "files", "--csv", cwd=tmp_path)
-    assert written.returncode == 0, written.stderr
-    assert written.stdout.split() == ["files/fabric.csv", "files/observations.csv"]
+def test_a_run_is_exported_and_localized(
+    run_path: Path, tmp_path: Path, canary: Canary, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    written = canary("export", str(run_path), "--out", "files", "--csv")
+    assert written.code == 0, written.err
+    assert written.out.split() == ["files/fabric.csv", "files/observations.csv"]
     assert export(run_path, tmp_path / "files", ".parquet")[0].name == "fabric.parquet"
     with pytest.raises(RunError, match="exists already"):
         export(run_path, tmp_path / "files", ".csv")
@@ -46,12 +44,12 @@ def test_a_run_is_exported_and_localized(run_path: Path, tmp_path: Path) -> None
 
     names = ["--topology", "files/fabric.parquet", "--telemetry", "files/observations.csv"]
     wanted = "canary-mle,netbouncer,vigil"
-    result = canary("localize", *names, "--method", wanted, "--out", "r.parquet", cwd=tmp_path)
-    assert result.returncode == 0, result.stderr
-    assert "\x1b" not in result.stdout
-    assert "64 directed links, 20 switches (8 of tier 0)" in result.stdout
+    result = canary("localize", *names, "--method", wanted, "--out", "r.parquet")
+    assert result.code == 0, result.err
+    assert "\x1b" not in result.out
+    assert "64 directed links, 20 switches (8 of tier 0)" in result.out
     for line in ("canary-mle blames", "netbouncer blames", "007 blames"):
-        assert line in result.stdout
+        assert line in result.out
     rows = pq.read_table(tmp_path / "r.parquet").to_pydict()
     run = RunDirectory(run_path)
     for method in ("canary-mle", "netbouncer", "007"):
@@ -61,7 +59,7 @@ def test_a_run_is_exported_and_localized(run_path: Path, tmp_path: Path) -> None
         links = np.array(diagnosis["link"])
         assert blamed == set(links[np.asarray(diagnosis["flagged"], bool)])
         assert [rows["rank"][i] for i in own] == list(range(1, 65))
-        assert (blamed and all(name.split(" ")[0] in result.stdout for name in blamed)) or (
+        assert (blamed and all(name.split(" ")[0] in result.out for name in blamed)) or (
             method == "netbouncer"
         )
 
@@ -90,10 +88,10 @@ def test_a_run_in_parts_is_diagnosed_on_workers(run_path: Path, tmp_path: Path) 
         localize(fabric, parts, find_methods("canary"), quiet)
 
 
-def test_a_wrong_file_is_one_line(files: Files, tmp_path: Path) -> None:
+def test_a_wrong_file_is_one_line(files: Files, canary: Canary) -> None:
     names = ["--topology", "fabric.csv", "--telemetry", "observations.csv"]
     files.observations.write_text(files.observations.read_text().replace("900,0", "900,901"))
-    refused(canary("localize", *names, cwd=tmp_path), "observations.csv: row 10 (id 11)", "901")
+    refused(canary("localize", *names), "observations.csv: row 10 (id 11)", "901")
 
 
 def test_methods_without_their_telemetry_are_named(files: Files, tmp_path: Path) -> None:
@@ -169,7 +167,7 @@ def install(folder: Path, points: dict[str, str]) -> None:
 
 
 def test_methods_of_installed_packages(
-    files: Files, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    files: Files, tmp_path: Path, canary: Canary, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     install(
         tmp_path,
@@ -195,11 +193,7 @@ def test_methods_of_installed_packages(
         files.fabric, files.observations, find_methods("everything,netbouncer"), quiet
     )
     assert len(verdicts.diagnoses["everything"].flagged) == 8
-    refused(
-        canary("localize", *names, "--method", "gone", cwd=tmp_path, PYTHONPATH=str(tmp_path)),
-        "gone",
-        "nowhere_at_all",
-    )
+    refused(canary("localize", *names, "--method", "gone"), "gone", "nowhere_at_all")
 
 
 def test_a_name_is_taken_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,6 @@ import os
 import re
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -168,22 +167,13 @@ def test_every_option_says_its_default_and_bounds(canary: Canary, command: str) 
         assert settings <= {name for name, _, _ in options}
 
 
-def completed(words: str) -> list[str]:
-    given = words.split(" ")
-    environment = {"_CANARY_COMPLETE": "complete_bash", "COMP_WORDS": words}
-    environment["COMP_CWORD"] = str(len(given) - 1)
-    program = "import sys; sys.argv[0] = 'canary'; from scenarios.command.cli import main; main()"
-    done = subprocess.run(
-        [sys.executable, "-c", program],
-        env=os.environ | environment,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    return done.stdout.split()
+def test_shells_complete(canary: Canary, monkeypatch: pytest.MonkeyPatch) -> None:
+    def completed(words: str) -> list[str]:
+        monkeypatch.setenv("_CANARY_COMPLETE", "complete_bash")
+        monkeypatch.setenv("COMP_WORDS", words)
+        monkeypatch.setenv("COMP_CWORD", str(len(words.split(" ")) - 1))
+        return canary().out.split()
 
-
-def test_shells_complete() -> None:
     assert completed("canary sh") == ["show", "shell"]
     assert completed("canary run --backend ") == ["virtual", "flow", "softswitch", "bmv2", "auto"]
     assert "--epoch-ms" in completed("canary run --ep")

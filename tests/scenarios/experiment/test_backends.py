@@ -4,8 +4,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -15,6 +13,7 @@ from scenarios.experiment.settings import Settings
 from scenarios.live import prompt
 from testbed.network import requirements
 from testbed.network.network import NetworkError
+from tests.scenarios.conftest import Canary, refused
 
 
 @pytest.fixture
@@ -55,23 +54,14 @@ def test_a_user_with_bmv2_hears_how_to_use_it(everything: pytest.MonkeyPatch) ->
     assert choice.backend == "virtual" and "SUDO=1" in choice.reason
 
 
-def test_a_users_run_in_virtual_time_says_nothing_of_backends(tmp_path: Path) -> None:
-    command = [
-        sys.executable,
-        "-m",
-        "scenarios.command.cli",
-        "run",
-        "--k",
-        "8",
-        "--faults",
-        "9999999links",
-    ]
-    environment = {**os.environ, "PATH": "/nonexistent"}
-    found = subprocess.run(
-        command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
-    )
-    assert found.returncode == 2
-    assert "BACKEND" not in found.stdout + found.stderr
+def test_a_users_run_in_virtual_time_says_nothing_of_backends(
+    canary: Canary, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PATH", "/nonexistent")
+    found = canary("run", "--k", "8", "--faults", "9999999links")
+    refused(found, "9999999 random links")
+    assert "BACKEND" not in found.out + found.err
 
 
 def test_real_packets_without_root_say_how_to_have_it(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -129,6 +129,7 @@ def test_spaces_in_names_stay() -> None:
 KILLED = """
 import os, signal, sys
 from pathlib import Path
+from analysis.methods.registry import find_methods
 from scenarios.experiment.run import run_experiment
 from scenarios.experiment.observer import ProgressObserver
 from scenarios.experiment.request import load_scenario
@@ -138,9 +139,10 @@ def progress(what, share):
     if what.startswith(("diagnosis", "first use")):
         os.kill(os.getpid(), signal.SIGKILL)
 
-settings = Settings(epochs=1, load=0.05)
+settings = Settings(epochs=1, load=0.01)
 scenario, observer = load_scenario("faulty_links"), ProgressObserver(progress)
-run_experiment("faulty_links", scenario, settings, Path(sys.argv[1]), observer=observer)
+methods = find_methods("netbouncer")
+run_experiment("faulty_links", scenario, settings, Path(sys.argv[1]), methods, observer)
 """
 
 
@@ -148,13 +150,13 @@ def test_a_run_that_was_killed_is_offered(canary: Canary, tmp_path: Path) -> Non
     place = tmp_path / "my run"
     done = subprocess.run([sys.executable, "-P", "-c", KILLED, place])
     assert done.returncode == -9
-    said = canary("run", f"RUN={place}", "EPOCHS=1", "LOAD=0.05", "METHODS=netbouncer")
+    said = canary("run", f"RUN={place}", "EPOCHS=1", "LOAD=0.01", "METHODS=netbouncer")
     analyze, remove = f"make analyze 'RUN={place}.partial'", f"rm -r '{place}.partial'"
     refused(said, "1 finished epochs of an interrupted run", analyze, remove, "another RUN")
     said = canary("analyze", f"{place}.partial", "METHODS=netbouncer")
     assert said.code == 0, said.err
     subprocess.run(["sh", "-c", remove], check=True)
-    said = canary("run", f"RUN={place}", "EPOCHS=1", "LOAD=0.05", "METHODS=netbouncer")
+    said = canary("run", f"RUN={place}", "EPOCHS=1", "LOAD=0.01", "METHODS=netbouncer")
     assert said.code == 0, said.err
 
 

@@ -92,7 +92,8 @@ def test_a_run_that_does_not_fit_is_refused_at_once(
     canary: Canary, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    refused(canary("run", "BACKEND=flow", "K=128"), "GB of memory", "GB is free", "smaller K")
+    monkeypatch.setattr(estimate, "available_bytes", lambda: 2_000_000_000)
+    refused(canary("run", "BACKEND=flow", "K=64"), "GB of memory", "2.0 GB is free", "smaller K")
     assert not [path for path in tmp_path.rglob("*") if path.is_file()]
     monkeypatch.setattr(estimate, "available_bytes", lambda: 1_000_000)
     with pytest.raises(SettingsError, match="of memory, and 1 MB is free"):

@@ -16,7 +16,7 @@ from rich.console import Console
 
 from analysis.evaluation.report import render
 from analysis.methods.flock.flock import Flock
-from analysis.methods.registry import METHODS
+from analysis.methods.registry import METHODS, find_methods
 from analysis.telemetry.observations import read_minus_meters, read_telemetry
 from scenarios.experiment.backends import open_backend
 from scenarios.experiment.inputs import demand_of, inputs_of
@@ -109,7 +109,7 @@ def test_what_was_metered_is_told(finished_run: RunDirectory) -> None:
 def test_lost_is_exact_in_other_scenarios_too(tmp_path: Path, scenario: str, changes) -> None:
     found = load_scenario(scenario)
     settings = replace(SMALL, **(dict(found.defaults) | changes))
-    run_experiment(scenario, found, settings, tmp_path / "run")
+    run_experiment(scenario, found, settings, tmp_path / "run", find_methods("canary"))
     assert assert_lost_is_exact(RunDirectory(tmp_path / "run")) > 20
 
 
@@ -117,7 +117,8 @@ def test_corrupted_packets_are_lost_on_the_link_that_corrupts(tmp_path: Path) ->
     faults = tmp_path / "faults.yaml"
     faults.write_text("faults:\n- {link: agg0_0->core0, rate: 0.2, kind: corrupt}\n")
     settings = replace(SMALL, faults=str(faults))
-    run_experiment("faulty_links", load_scenario("faulty_links"), settings, tmp_path / "run")
+    scenario, methods = load_scenario("faulty_links"), find_methods("canary-mle")
+    run_experiment("faulty_links", scenario, settings, tmp_path / "run", methods)
     run = RunDirectory(tmp_path / "run")
     assert set(run.table("drops")["cause"]) == {"corrupt"}
     links, link = run.table("links"), run.fabric.link("agg0_0->core0")
@@ -205,7 +206,8 @@ def test_one_seed_gives_byte_identical_telemetry_and_diagnoses(
 
 def test_another_seed_gives_another_run(run_path: Path, tmp_path: Path) -> None:
     other = replace(SMALL, seed=4, epochs=1)
-    run_experiment("faulty_links", load_scenario("faulty_links"), other, tmp_path / "run")
+    scenario, methods = load_scenario("faulty_links"), find_methods("canary")
+    run_experiment("faulty_links", scenario, other, tmp_path / "run", methods)
     mine, theirs = files(tmp_path / "run"), files(run_path)
     for name in ("truth.yaml", "flows.parquet", "switches.parquet"):
         assert mine[name] != theirs[name]
@@ -300,7 +302,8 @@ def test_nothing_is_flagged_in_a_healthy_network(tmp_path: Path) -> None:
 
 def test_rare_losses_of_healthy_links_accuse_nobody(tmp_path: Path) -> None:
     settings = replace(SMALL, faults="none", noise="1e-5")
-    summary = run_experiment("healthy", load_scenario("healthy"), settings, tmp_path / "r")
+    scenario, methods = load_scenario("healthy"), find_methods("canary,canary-mle")
+    summary = run_experiment("healthy", scenario, settings, tmp_path / "r", methods)
     assert summary["conservation"]["fault_drops"] > 0
     for name in ("canary", "canary-mle"):
         assert summary["methods"][name]["directed"]["false_positives"] == 0
@@ -308,10 +311,11 @@ def test_rare_losses_of_healthy_links_accuse_nobody(tmp_path: Path) -> None:
 
 def test_canary_finds_most_links_and_mle_nearly_all(tmp_path: Path) -> None:
     found = {"canary": 0, "canary-mle": 0}
+    scenario, methods = load_scenario("faulty_links"), find_methods(",".join(found))
     for seed in (1, 2):
         settings = Settings(seed=seed, epochs=6, epoch_ms=100, load=0.6, noise="0")
         path = tmp_path / str(seed)
-        summary = run_experiment("faulty_links", load_scenario("faulty_links"), settings, path)
+        summary = run_experiment("faulty_links", scenario, settings, path, methods)
         for name in found:
             score = summary["methods"][name]["directed"]
             assert score["false_positives"] == 0

@@ -37,6 +37,7 @@ from testbed.record.files import read_columns, write_columns
 from testbed.record.run import RunError
 from testbed.record.schema import TableError
 from tests.conftest import quiet, without_progress
+from tests.scenarios.conftest import Canary
 
 TINY = Settings(k=4, epochs=2, load=0.01)
 NAMES = ["netbouncer", "007", "canary-mle"]
@@ -299,9 +300,11 @@ def test_what_becomes_of_a_capture_is_said_once(
         compare("faulty_links", settings, [1], METHODS[:1], tmp_path / "flow", quiet)
 
 
+OPTIONS = ["--epochs", "2", "--load", "0.01", "--methods", "netbouncer,vigil", "--out", "here"]
+
+
 def command(*arguments: str) -> list[str]:
-    options = ["--epochs", "2", "--load", "0.01", "--methods", "netbouncer,vigil", "--out", "here"]
-    return [sys.executable, "-m", "scenarios.command.cli", "compare", *options, *arguments]
+    return [sys.executable, "-m", "scenarios.command.cli", "compare", *OPTIONS, *arguments]
 
 
 @pytest.mark.usefixtures("hangup_is_heard")
@@ -313,7 +316,13 @@ def command(*arguments: str) -> list[str]:
         pytest.param(signal.SIGTERM, 143, marks=pytest.mark.nightly),
     ],
 )
-def test_an_interrupted_comparison_goes_on(tmp_path: Path, kind: signal.Signals, code: int) -> None:
+def test_an_interrupted_comparison_goes_on(
+    tmp_path: Path,
+    kind: signal.Signals,
+    code: int,
+    canary: Canary,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     process = subprocess.Popen(
         command("--seeds", "1-40"), cwd=tmp_path, stderr=subprocess.PIPE, text=True,
         start_new_session=True,
@@ -334,13 +343,12 @@ def test_an_interrupted_comparison_goes_on(tmp_path: Path, kind: signal.Signals,
     }
     times = {path: path.stat().st_mtime_ns for path in kept}
     seeds = ",".join(path.stem.split("-")[1] for path in kept)
-    again = subprocess.run(
-        command("--seeds", f"{seeds},99"), cwd=tmp_path, capture_output=True, text=True, check=False
-    )
-    assert again.returncode == 0, again.stderr
+    monkeypatch.chdir(tmp_path)
+    again = canary("compare", *OPTIONS, "--seeds", f"{seeds},99")
+    assert again.code == 0, again.err
     assert times == {path: path.stat().st_mtime_ns for path in kept}
-    assert "netbouncer *" in again.stdout and "007" in again.stdout
-    assert f"{len(kept) + 1}" in again.stdout and "\x1b" not in again.stdout
+    assert "netbouncer *" in again.out and "007" in again.out
+    assert f"{len(kept) + 1}" in again.out and "\x1b" not in again.out
     settings = json.loads((folder / "comparison.json").read_text())
     assert settings["methods"] == ["netbouncer", "007", "any-loss"]
     assert settings["load"] == 0.01

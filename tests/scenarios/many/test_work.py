@@ -16,7 +16,7 @@ from scenarios.many.cluster import workers_of
 from scenarios.many.work import Outcome, complete
 from tests.conftest import quiet
 
-COMPARE = ["compare", "--backend", "flow", "--epochs", "2", "--seeds", "1-2"]
+COMPARE = ["compare", "--backend", "flow", "--epochs", "1", "--load", "0.01", "--seeds", "1-2"]
 COMPARE += ["--methods", "netbouncer"]
 REPRODUCE = ["reproduce", "--fig", "canary-table-3", "--draws", "2"]
 
@@ -86,7 +86,7 @@ def listeners(process: psutil.Process) -> list[tuple[str, int]]:
         try:
             found += [
                 (connection.laddr.ip, connection.laddr.port)
-                for connection in each.net_connections("inet")
+                for connection in each.net_connections("tcp")
                 if connection.status == psutil.CONN_LISTEN
             ]
         except (psutil.NoSuchProcess, psutil.AccessDenied):  # it has ended, or ends now
