@@ -135,6 +135,8 @@ def main(root: Path, first: tuple[str, list[str]], beside: tuple[str, list[str]]
     counts = Counts()
     # Tests start hundreds of programs: each would compile the sources of its packages again.
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    # As in a command: more threads for small matrices would only take processors from other tests.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     with tempfile.TemporaryDirectory() as name:
         one, other = (Stage(root, Path(name), *stage) for stage in (first, beside))
         other.begin()

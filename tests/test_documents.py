@@ -109,6 +109,7 @@ def test_the_look_inside_works(tmp_path: Path) -> None:
     [opened] = re.findall(r"-i -c '(.*)'\n", FIRST_HOUR)
     canary = Path(sys.executable).with_name("canary")
     begin = ["run", "BACKEND=virtual", "FAULTS=tor0_0->agg0_1:0.05", "RUN=runs/one"]
+    begin += ["EPOCHS=2", "METHODS=canary"]  # the session asks for no more
     subprocess.run([canary, *begin], cwd=tmp_path, check=True, capture_output=True)
     checks = "assert list(top.join(result.addresses(top)).src_host != '') == [True] * 5"
     code = "\n".join([opened, session, checks, "print(verdict.blamed)"])

@@ -58,7 +58,7 @@ def test_what_it_reads_and_costs() -> None:
 def test_it_wins_without_noise_and_loses_with_it(tmp_path: Path) -> None:
     f1 = {}
     for noise in ("0", "0..0.0001"):
-        asked = {"epochs": 4, "epoch_ms": 100, "load": 0.6, "noise": noise}
+        asked = {"backend": "flow", "epochs": 4, "epoch_ms": 100, "load": 0.6, "noise": noise}
         made = run(path=tmp_path / noise, methods="canary,any-loss", seed=1, **asked)
         f1[noise] = made.figures["f1"].to_dict()
     assert f1["0"]["any-loss"] >= 0.95

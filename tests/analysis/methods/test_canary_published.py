@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import cache
 from itertools import product
 from typing import Any
 
@@ -14,6 +15,7 @@ from analysis.methods.canary import Canary
 from analysis.solvers.stages import GROUPS
 from analysis.telemetry.telemetry import SegmentCounts, Telemetry
 from testbed.fabric.fat_tree import FatTree
+from tests.analysis.conftest import path_success
 from tests.analysis.references.canary import canary
 
 CASES = 25
@@ -22,6 +24,7 @@ WHERE = ((4, "tor+core"), (4, "tor"), (6, "tor+core"))
 EVERY = list(product(GROUPINGS, WHERE))
 
 
+@cache
 def case(seed: int, k: int, monitors: str) -> Telemetry:
     """Some faults of all rates, some background, some segments unobserved; few or many packets."""
     rng = np.random.default_rng([seed, k, len(monitors)])
@@ -30,10 +33,11 @@ def case(seed: int, k: int, monitors: str) -> Telemetry:
     loss = rng.choice([0.0, 1e-5, 3e-4], fabric.n_links) * rng.integers(0, 2)
     faulty = rng.choice(fabric.n_links, rng.integers(0, fabric.n_links // 6), replace=False)
     loss[faulty] = rng.choice([1.0, 0.5, 0.15, 0.07, 0.03, 0.004, 0.001], len(faulty))
-    through = np.array([np.prod(1 - loss[segments.paths[s]]) for s in range(len(segments))])
     sent = rng.integers(0, rng.choice([3, 50, 1000, 30_000]), (rng.integers(1, 7), len(segments)))
     sent[:, rng.random(len(segments)) < 0.1] = 0
-    counts = SegmentCounts(segments, sent, rng.binomial(sent, 1 - through))
+    counts = SegmentCounts(
+        segments, sent, rng.binomial(sent, 1 - path_success(segments.paths, loss))
+    )
     return Telemetry(fabric, monitors, segments=counts)
 
 
@@ -83,8 +87,8 @@ def test_each_change_changes_something() -> None:
     for change in Canary.changes:
         method = Canary(**{change.parameter: change.value})
         assert method.name == f"canary+{change.name}" and not method.published
-        differs = [
+        differs = (
             method.decide(seen).flagged.tolist() != Canary().decide(seen).flagged.tolist()
             for seen in (case(seed, 4, "tor") for seed in range(40))
-        ]
+        )
         assert any(differs), change.name

@@ -17,6 +17,7 @@ from testbed.fabric.clos import Fabric, leaf_spine
 from testbed.fabric.ecmp import Ecmp
 from testbed.fabric.fat_tree import FatTree
 from testbed.fabric.paths import Paths
+from tests.analysis.conftest import path_success
 from tests.analysis.references.netbouncer import algorithm_1, processor
 
 CASES = 25
@@ -41,8 +42,7 @@ def case(seed: int, fabric: Fabric, paths: Paths, packets: int) -> Telemetry:
         loss[own] = rng.choice([0.05, 0.5, 1.0])
     paths = paths.take(np.repeat(np.arange(len(paths)), rng.integers(0, 3, len(paths))))
     sent = rng.integers(packets // 2, packets + 1, len(paths)) * (rng.random(len(paths)) > 0.05)
-    through = np.array([np.prod(1 - loss[paths[p]]) for p in range(len(paths))])
-    probes = Probes(paths, sent, rng.binomial(sent, 1 - through))
+    probes = Probes(paths, sent, rng.binomial(sent, 1 - path_success(paths, loss)))
     return Telemetry(fabric, "none", probes=probes)
 
 
@@ -107,10 +107,10 @@ def test_each_change_changes_something(method: type[NetBouncer]) -> None:
         changed = method(penalty=0.1, **values)
         assert changed.name == f"{method.base}+{change.name}" and not changed.published
         usual = method(penalty=0.1)
-        differs = [
+        differs = (
             changed.decide(seen).flagged.tolist() != usual.decide(seen).flagged.tolist()
             for seen in (case(n, *FABRICS["bounces"], (20, 300, 5000)[n % 3]) for n in range(1, 60))
-        ]
+        )
         assert any(differs), change.name
 
 

@@ -3,11 +3,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from functools import cache
 from pathlib import Path
 
 import numpy as np
 import pytest
+from playwright.sync_api import Browser
 
 from analysis.evaluation.report import diagnosis_columns, figures
 from analysis.methods.base import Diagnosis
@@ -21,6 +24,7 @@ from testbed.fabric.clos import Fabric
 from testbed.fabric.paths import Paths
 from testbed.record.fabric_file import fabric_columns
 from testbed.record.run import RunDirectory, RunWriter
+from tests.browser import SCHEMES, Opened, opened
 
 METHODS = "canary,netbouncer,007"
 NONE = np.zeros(0, np.int64)
@@ -54,6 +58,18 @@ def flow_run(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
         return made[name]
 
     return make
+
+
+@pytest.fixture(scope="session")
+def seen(chromium: Browser) -> Iterator[Callable[[Path, int], Opened]]:
+    """A page at a width, in the colours of `SCHEMES`, for those who only look at it."""
+    with ExitStack() as stack:
+
+        @cache
+        def at(page: Path, width: int) -> Opened:
+            return stack.enter_context(opened(chromium, page, width, dict(SCHEMES)[width]))
+
+        yield at
 
 
 def made_up(path: Path, fabric: Fabric, scenario: str, seed: int = 0) -> Path:

@@ -16,7 +16,7 @@ from playwright.sync_api import Browser
 from analysis.pages.template import ASSETS
 from scenarios.command.show import make_page
 from tests.analysis.pages.test_run_page import choose, figures_of, marks, summary_of
-from tests.browser import opened
+from tests.browser import Opened, opened
 
 TEXTS = ("text", "soft", "accent", "good", "bad", *(f"s{n}" for n in range(4)))
 LINES = ("right", "wrong", "missed", *(f"r{n}" for n in range(6)), *(f"c{n}" for n in range(8)))
@@ -133,13 +133,16 @@ def test_a_page_is_printed_in_light_colours_and_without_controls(
 
 
 def test_what_was_said_after_each_epoch_of_a_larger_run(
-    flow_run: Callable[[str], Path], tmp_path: Path, chromium: Browser
+    flow_run: Callable[[str], Path],
+    seen: Callable[[Path, int], Opened],
+    tmp_path: Path,
+    chromium: Browser,
 ) -> None:
     run, heard = tmp_path / "run", []
+    before = seen(flow_run("K=8") / "index.html", 1400).page
+    assert "canary page --over-time" in before.inner_text("#time")
+    assert not before.locator("#epoch").is_visible()
     shutil.copytree(flow_run("K=8"), run)
-    with opened(chromium, run / "index.html") as it:
-        assert "canary page --over-time" in it.page.inner_text("#time")
-        assert not it.page.locator("#epoch").is_visible()
     make_page(run, over_time=True, progress=lambda what, share: heard.append(what))
     assert any(what.startswith("first 3 epochs: canary") for what in heard)
     assert (run / "index.html").stat().st_size < 3_000_000

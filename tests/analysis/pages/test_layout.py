@@ -14,7 +14,7 @@ from playwright.sync_api import Browser, Page
 
 from scenarios.command.show import make_page
 from testbed.record.run import RunDirectory
-from tests.browser import SCHEMES, WIDTHS, cut_off, opened
+from tests.browser import WIDTHS, Opened, cut_off, opened
 
 NAMES = ".fabric .switches text"
 
@@ -38,18 +38,17 @@ def boxes(page: Page, selector: str) -> list[list[float]]:
     )
 
 
-@pytest.mark.parametrize(("width", "dark"), SCHEMES)
+@pytest.mark.parametrize("width", WIDTHS)
 def test_nothing_is_cut_off(
     width: int,
-    dark: bool,
     page_of_packets: Path,
     flow_run: Callable[[str], Path],
-    chromium: Browser,
+    seen: Callable[[Path, int], Opened],
 ) -> None:
     for file in (page_of_packets, flow_run("K=8") / "index.html"):
-        with opened(chromium, file, width, dark) as it:
-            assert cut_off(it.page) == []
-            assert it.clean()
+        it = seen(file, width)
+        assert cut_off(it.page) == []
+        assert it.clean()
 
 
 @pytest.mark.parametrize("width", WIDTHS)
@@ -74,21 +73,21 @@ def test_the_panel_says_all_of_every_link(
 @pytest.mark.parametrize("width", WIDTHS)
 @pytest.mark.parametrize("name", ["K=4", "K=8"])
 def test_every_switch_has_its_name_in_sight(
-    name: str, width: int, flow_run: Callable[[str], Path], chromium: Browser
+    name: str, width: int, flow_run: Callable[[str], Path], seen: Callable[[Path, int], Opened]
 ) -> None:
     run = flow_run(name)
-    with opened(chromium, run / "index.html", width) as it:
-        shown = it.page.locator(NAMES).all_text_contents()
-        assert sorted(shown) == sorted(RunDirectory(run).fabric.switch_names)
-        ((left, _, right, _),) = boxes(it.page, "#drawing")
-        places = boxes(it.page, NAMES)
-        assert all(box[0] >= left and box[2] <= right for box in places), "without scrolling"
-        height = it.page.locator(".fabric").bounding_box()
-        assert height is not None and height["height"] < 850, "a window high, not more"
-        for i, (a, b, c, d) in enumerate(places):
-            for x, y, z, w in places[:i]:
-                across, down = min(c, z) - max(a, x), min(d, w) - max(b, y)
-                assert min(across, down) < 3, "no name lies on another"
+    page = seen(run / "index.html", width).page
+    shown = page.locator(NAMES).all_text_contents()
+    assert sorted(shown) == sorted(RunDirectory(run).fabric.switch_names)
+    ((left, _, right, _),) = boxes(page, "#drawing")
+    places = boxes(page, NAMES)
+    assert all(box[0] >= left and box[2] <= right for box in places), "without scrolling"
+    height = page.locator(".fabric").bounding_box()
+    assert height is not None and height["height"] < 850, "a window high, not more"
+    for i, (a, b, c, d) in enumerate(places):
+        for x, y, z, w in places[:i]:
+            across, down = min(c, z) - max(a, x), min(d, w) - max(b, y)
+            assert min(across, down) < 3, "no name lies on another"
 
 
 def test_the_ranking_is_seen_at_once_until_a_link_is_chosen(
@@ -143,49 +142,49 @@ def test_a_telephone_shows_what_methods_missed_and_blamed_wrongly(
 
 @pytest.mark.parametrize("width", WIDTHS)
 def test_names_of_methods_are_not_broken_within_a_word(
-    width: int, page_of_packets: Path, chromium: Browser
+    width: int, page_of_packets: Path, seen: Callable[[Path, int], Opened]
 ) -> None:
-    with opened(chromium, page_of_packets, width) as it:
-        words = it.page.evaluate(
-            """() => [...document.querySelectorAll('tbody th')].flatMap(head => {
-              const found = [];
-              const texts = document.createTreeWalker(head, NodeFilter.SHOW_TEXT);
-              while (texts.nextNode()) {
-                const text = texts.currentNode, range = document.createRange();
-                for (const word of text.data.matchAll(/\\w+/g)) {
-                  range.setStart(text, word.index);
-                  range.setEnd(text, word.index + word[0].length);
-                  found.push([word[0], range.getClientRects().length]);
-                }
-              }
-              return found;
-            })"""
-        )
-        assert {"acquit", "conditional", "severe"} <= {word for word, _ in words}
-        assert {word for word, lines in words if lines > 1} == set()
-        assert it.clean()
+    it = seen(page_of_packets, width)
+    words = it.page.evaluate(
+        """() => [...document.querySelectorAll('tbody th')].flatMap(head => {
+          const found = [];
+          const texts = document.createTreeWalker(head, NodeFilter.SHOW_TEXT);
+          while (texts.nextNode()) {
+            const text = texts.currentNode, range = document.createRange();
+            for (const word of text.data.matchAll(/\\w+/g)) {
+              range.setStart(text, word.index);
+              range.setEnd(text, word.index + word[0].length);
+              found.push([word[0], range.getClientRects().length]);
+            }
+          }
+          return found;
+        })"""
+    )
+    assert {"acquit", "conditional", "severe"} <= {word for word, _ in words}
+    assert {word for word, lines in words if lines > 1} == set()
+    assert it.clean()
 
 
 @pytest.mark.parametrize("width", WIDTHS)
 def test_the_way_of_a_packet_is_pointed_at_as_it_goes(
-    width: int, page_of_packets: Path, chromium: Browser
+    width: int, page_of_packets: Path, seen: Callable[[Path, int], Opened]
 ) -> None:
-    with opened(chromium, page_of_packets, width) as it:
-        parts = boxes(it.page, "#packet .way > li")
-        arrows = it.page.eval_on_selector_all(
-            "#packet .wire", "all => all.map(each => getComputedStyle(each, '::after').content)"
-        )
-        assert len(parts) == 2 * len(arrows) + 1 >= 5
-        pairs = list(pairwise(parts))
-        if set(arrows) == {'"→"'}:
-            assert all(before[2] <= after[0] for before, after in pairs), "in one row"
-        else:
-            assert set(arrows) == {'"↓"'}
-            assert all(before[3] <= after[1] for before, after in pairs), "one below the other"
+    page = seen(page_of_packets, width).page
+    parts = boxes(page, "#packet .way > li")
+    arrows = page.eval_on_selector_all(
+        "#packet .wire", "all => all.map(each => getComputedStyle(each, '::after').content)"
+    )
+    assert len(parts) == 2 * len(arrows) + 1 >= 5
+    pairs = list(pairwise(parts))
+    if set(arrows) == {'"→"'}:
+        assert all(before[2] <= after[0] for before, after in pairs), "in one row"
+    else:
+        assert set(arrows) == {'"↓"'}
+        assert all(before[3] <= after[1] for before, after in pairs), "one below the other"
 
 
 def test_arrow_heads_show_where_links_lead(
-    flow_run: Callable[[str], Path], chromium: Browser
+    flow_run: Callable[[str], Path], seen: Callable[[Path, int], Opened]
 ) -> None:
     """Of all links at K=4; where there are many, of the faulty ones."""
     heads = """paths => paths.map(path => {
@@ -199,6 +198,6 @@ def test_arrow_heads_show_where_links_lead(
     })"""
     for name, selector in (("K=4", ".link"), ("K=8", ".link.faulty")):
         for width in (390, 1400):
-            with opened(chromium, flow_run(name) / "index.html", width) as it:
-                turns = it.page.eval_on_selector_all(f".fabric .links {selector}", heads)
-                assert turns and all(turn is not None and turn > 0.9 for turn in turns)
+            page = seen(flow_run(name) / "index.html", width).page
+            turns = page.eval_on_selector_all(f".fabric .links {selector}", heads)
+            assert turns and all(turn is not None and turn > 0.9 for turn in turns)

@@ -48,7 +48,10 @@ def algorithm_1(
         times: How many paths each stands for, 1 unless given.
     """
     w = [1.0] * len(paths) if times is None else times
-    over = {i: [j for j, path in enumerate(paths) if i in path] for i in links}
+    over: dict[Link, list[int]] = {i: [] for i in links}
+    for j, path in enumerate(paths):
+        for i in set(path):
+            over[i].append(j)
     x = {}
     for i in links:
         if over[i]:

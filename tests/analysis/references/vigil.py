@@ -9,6 +9,7 @@ equally many votes the first link is taken, but for rounding.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
 ROUNDING = 1e-9
@@ -40,17 +41,16 @@ def votes(
     return tally
 
 
-def share_of_votes(blamed: int, link: int, paths: Mapping[Pair, Sequence[Path]]) -> float:
-    """Of the votes for a blamed link, the part that its connections cast for another, if ECMP
-    spreads those of all pairs of ToRs "uniformly at random"."""
-    of_blamed = of_both = 0.0
+def shares_of_votes(blamed: int, paths: Mapping[Pair, Sequence[Path]]) -> dict[int, float]:
+    """Of the votes for a blamed link, the part that its connections cast for each other one, if
+    ECMP spreads those of all pairs of ToRs "uniformly at random"."""
+    of_both: dict[int, float] = defaultdict(float)
     for every in paths.values():
         for path in every:
             if blamed in path:
-                of_blamed += 1 / len(every) / len(path)
-                if link in path:
-                    of_both += 1 / len(every) / len(path)
-    return of_both / of_blamed if of_blamed else 0.0
+                for link in path:
+                    of_both[link] += 1 / len(every) / len(path)
+    return {link: votes / of_both[blamed] for link, votes in of_both.items()}
 
 
 def algorithm_1(
@@ -66,7 +66,8 @@ def algorithm_1(
             return blamed
         top = next(link for link in others if v[link] >= (1 - ROUNDING) * most)
         blamed.append(top)  # line 8
+        shares = shares_of_votes(top, paths)
         for link in others:  # lines 9 to 13
             if link != top:
-                v[link] = max(v[link] - v[top] * share_of_votes(top, link, paths), 0.0)
+                v[link] = max(v[link] - v[top] * shares.get(link, 0.0), 0.0)
     return blamed

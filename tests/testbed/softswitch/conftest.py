@@ -1,33 +1,39 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Fixtures: compiled test programs, cached for the whole run."""
+"""Fixtures: compiled test programs, which are kept."""
 
 from __future__ import annotations
 
 import json
-import os
+import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from testbed.caches import user_cache
 from testbed.softswitch import Program, Switch
 
 PROGRAMS = Path(__file__).parent / "programs"
+MONTH = 30 * 86400.0
 
 
 @pytest.fixture(scope="session", autouse=True)
 def _private_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """One for all workers of the session: a program is compiled once."""
-    old = os.environ.get("XDG_CACHE_HOME")
-    base = tmp_path_factory.getbasetemp()
-    cache = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "softswitch-cache"
-    os.environ["XDG_CACHE_HOME"] = str(cache)
-    yield
-    if old is None:
-        del os.environ["XDG_CACHE_HOME"]
-    else:
-        os.environ["XDG_CACHE_HOME"] = old
+    """A cache of the test programs beside the user's own, which the next session finds again.
+
+    A library is kept under a hash of its C text, the compiler and its flags: it is never out of
+    date. What was compiled a month ago goes.
+    """
+    folder = user_cache("canary-tests") or tmp_path_factory.mktemp("cache")
+    for file in folder.glob("*/*"):
+        with suppress(OSError):  # another worker was faster, or it is a folder
+            if file.stat().st_mtime < time.time() - MONTH:
+                file.unlink()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", str(folder))
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scapy.layers.l2 import Ether
 from scapy.utils import PcapNgWriter
 
 from testbed.fabric.fat_tree import FatTree
@@ -83,6 +84,21 @@ def test_the_order_of_the_file_does_not_matter(some, random):
     assert (np.diff(closed) >= 0).all()
 
 
+@pytest.fixture(scope="module")
+def many_packets():
+    """Packets that know their bytes, so they are soon written; each test gives them its times."""
+    return [Ether(bytes(packet)) for packet in flow_packets(400)]
+
+
+TIMES = [1000 + i * 1e-4 for i in range(400)]
+
+
+@pytest.fixture(scope="module")
+def good(many_packets, tmp_path_factory):
+    """A capture without a stray packet."""
+    return write(tmp_path_factory.mktemp("times") / "good.pcap", timed(many_packets, TIMES))
+
+
 def timed(packets, times):
     for packet, time in zip(packets, times, strict=True):
         packet.time = time
@@ -91,9 +107,8 @@ def timed(packets, times):
 
 @pytest.mark.parametrize("fit", [True, False])
 @pytest.mark.parametrize("strays", [[(0, 0.0)], [(400, 4e9)], [(0, 0.0), (200, 5000.0)]])
-def test_stray_packets_change_nothing_of_the_others(tmp_path, strays, fit):
-    packets, times = flow_packets(400), [1000 + i * 1e-4 for i in range(400)]
-    good = write(tmp_path / "good.pcap", timed(packets, times))
+def test_stray_packets_change_nothing_of_the_others(tmp_path, many_packets, good, strays, fit):
+    packets, times = list(many_packets), list(TIMES)
     for at, time in strays:
         packets.insert(at, packets[5].copy())
         times.insert(at, time)
@@ -108,9 +123,9 @@ def test_stray_packets_change_nothing_of_the_others(tmp_path, strays, fit):
     assert account.factor == with_strays.factor == (pytest.approx(0.1 / 0.0399) if fit else 1)
 
 
-def test_a_pause_is_cut_out_of_what_is_fitted_and_named(tmp_path):
+def test_a_pause_is_cut_out_of_what_is_fitted_and_named(tmp_path, many_packets):
     times = [1000 + i * 1e-4 + 3600 * (i >= 200) for i in range(400)]
-    path = write(tmp_path / "gap.pcap", timed(flow_packets(400), times))
+    path = write(tmp_path / "gap.pcap", timed(many_packets, times))
     traffic, account = replay(path, K4, seed=1, duration_s=1.0, fit=True)
     assert (account.pauses, account.replayed) == (1, 400)
     assert account.pauses_s == pytest.approx(3600, abs=1)

@@ -16,7 +16,8 @@ from testbed.fabric.clos import Fabric, leaf_spine
 from testbed.fabric.ecmp import Ecmp
 from testbed.fabric.fat_tree import FatTree
 from testbed.fabric.pair_sets import PairSets
-from testbed.fabric.paths import Paths, PathSets
+from testbed.fabric.paths import PathSets
+from tests.analysis.conftest import path_success
 from tests.analysis.references.flock import Flow, greedy
 
 CASES = 25
@@ -39,7 +40,7 @@ def case(seed: int, fabric: Fabric, kinds: str) -> Telemetry:
     if "A1" in kinds:
         paths = Ecmp(fabric).bounces()
         sent = np.full(len(paths), 100)
-        probes = Probes(paths, sent, rng.binomial(sent, _lost_share(paths, loss)))
+        probes = Probes(paths, sent, rng.binomial(sent, 1 - path_success(paths, loss)))
     if kinds != "A1":
         n = 80
         src = rng.integers(0, fabric.n_tors, n).astype(np.int32)
@@ -47,7 +48,7 @@ def case(seed: int, fabric: Fabric, kinds: str) -> Telemetry:
         sets = fabric.path_sets(src, dst)
         took = sets.paths.take(sets.ptr[:-1] + rng.integers(0, sets.width))
         sent = rng.integers(1, 800, n)
-        lost = rng.binomial(sent, _lost_share(took, loss))
+        lost = rng.binomial(sent, 1 - path_success(took, loss))
         known = lost > 0 if "A2" in kinds else np.full(n, "INT" in kinds)
         there = known | ("P" in kinds)
         own = PathSets.known(took.take(np.flatnonzero(known)))
@@ -55,10 +56,6 @@ def case(seed: int, fabric: Fabric, kinds: str) -> Telemetry:
             fabric, src[there], dst[there], known[there], own, sent[there], lost[there]
         )
     return Telemetry(fabric, "none", flows=flows, probes=probes)
-
-
-def _lost_share(paths: Paths, loss: np.ndarray) -> np.ndarray:
-    return np.array([1 - np.prod(1 - loss[paths[p]]) for p in range(len(paths))])
 
 
 def reference(telemetry: Telemetry, method: Flock) -> tuple[set[int], set[int], bool]:
@@ -123,9 +120,9 @@ def test_each_change_changes_something() -> None:
     for change in Flock.changes:
         method = Flock(device_factor=5, **{change.parameter: change.value})
         assert method.name == f"flock+{change.name}" and not method.published
-        differs = [
+        differs = (
             method.decide(seen).flagged.tolist() != printed.decide(seen).flagged.tolist()
             for kinds in ("A1+A2+P", "A2", "P", "A1")
             for seen in (case(seed, leaf_spine(5, 3), kinds) for seed in range(25))
-        ]
+        )
         assert any(differs), change.name

@@ -4,6 +4,7 @@
 import numpy as np
 
 from testbed.fabric.fat_tree import FatTree
+from tests.analysis.conftest import path_success
 
 K4 = FatTree(4)
 
@@ -16,5 +17,4 @@ def drawn_flows(loss, seed, n):
     every = K4.path_sets(src, dst)
     taken = every.paths.take(every.ptr[:-1] + rng.integers(0, every.width))
     sent = rng.integers(5, 400, n)
-    through = np.array([np.prod(1 - loss[taken[p]]) for p in range(n)])
-    return src, dst, taken, sent, rng.binomial(sent, 1 - through)
+    return src, dst, taken, sent, rng.binomial(sent, 1 - path_success(taken, loss))

@@ -11,6 +11,7 @@ from analysis.methods.mle.mle import CanaryMle, Mle
 from analysis.telemetry.telemetry import Flows, MissingTelemetry, Probes, SegmentCounts, Telemetry
 from testbed.fabric.fat_tree import FatTree
 from testbed.fabric.paths import Paths, PathSets
+from tests.analysis.conftest import path_success
 
 K4 = FatTree(4)
 
@@ -34,8 +35,7 @@ def with_paths(telemetry, loss, seed, lossy_only):
     flows = telemetry.flows
     first, width = flows.sets.ptr[flows.path_set], flows.sets.width[flows.path_set]
     paths = flows.sets.paths.take(first + rng.integers(0, width))
-    through = np.array([np.prod(1 - loss[paths[p]]) for p in range(len(paths))])
-    lost = rng.binomial(flows.sent, 1 - through)
+    lost = rng.binomial(flows.sent, 1 - path_success(paths, loss))
     row = np.flatnonzero(lost) if lossy_only else np.arange(len(lost))
     number = np.arange(len(row), dtype=np.int32)
     flows = Flows(PathSets.known(paths.take(row)), number, flows.sent[row], lost[row])

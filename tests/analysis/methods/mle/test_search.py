@@ -82,6 +82,7 @@ def test_reaches_the_best_explanation(seed):
             lambda z: -likelihood(z, chosen),
             np.full(len(chosen), np.log(0.05)),
             bounds=[(np.log(1e-4), 0)] * len(chosen),
+            method="SLSQP",
         )
         return -fit.fun - penalty * len(chosen)
 

@@ -90,8 +90,8 @@ def test_each_change_changes_something() -> None:
     for change in Vigil.changes:
         method = Vigil(**{change.parameter: change.value})
         assert method.name == f"007+{change.name}" and not method.published
-        differs = [
+        differs = (
             method.decide(seen).flagged.tolist() != Vigil().decide(seen).flagged.tolist()
             for _, seen in (case(seed, paths, fabric, 0.3) for seed in range(20))
-        ]
+        )
         assert any(differs), change.name
