@@ -225,7 +225,8 @@ class ThriftServer:
         self._connections: set[_Connection] = set()
         self._stopped = False
         self._lock = threading.Lock()
-        threading.Thread(target=self._accept, name="thrift", daemon=True).start()
+        self._accepting = threading.Thread(target=self._accept, name="thrift", daemon=True)
+        self._accepting.start()
 
     def _accept(self) -> None:
         while True:
@@ -289,6 +290,7 @@ class ThriftServer:
         self._stopped = True
         with suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
+        self._accepting.join(1)  # as long as it runs, it keeps the device and its tables
         self._socket.close()
         with self._lock:
             for connection in self._connections:
