@@ -30,7 +30,7 @@ from numba.core.compiler import CompileResult
 from numba.core.dispatcher import Dispatcher
 from numba.core.serialize import dumps
 
-from testbed.caches import owned, shared, user_cache
+from testbed.caches import made_cache, owned, shared, user_cache
 
 KEPT, KEPT_SECONDS = 4, 3600.0
 """How many states of a function, and how many folders of other versions, are kept in any case.
@@ -245,8 +245,10 @@ def _folder() -> Path | None:
     for place in [Path(configured)] if configured else [*usual, *([users] if users else [])]:
         folder = place / _NAME
         try:
+            if place not in usual:  # who can exchange the parents of those can change the program
+                folder = made_cache(folder)
             for made in (place, folder):
-                made.mkdir(mode=0o755, parents=True, exist_ok=True)
+                made.mkdir(mode=0o755, exist_ok=True)
                 found = made.stat()
                 if shared(found) or not owned(found):
                     open_to_others = made
@@ -256,7 +258,9 @@ def _folder() -> Path | None:
                 os.utime(folder)
                 _forget(place.glob("kernels-*"))
                 return folder
-        except OSError:
+        except OSError as error:
+            if isinstance(error, PermissionError) and error.errno is None:  # of `made_cache`
+                raise PermissionError(f"{error}: set XDG_CACHE_HOME to a folder of yours") from None
             continue
     if open_to_others is not None:
         raise PermissionError(
