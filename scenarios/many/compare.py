@@ -121,7 +121,7 @@ def compare(
         )
     capture = _account(settings, seeds[0], progress)
     key = _key(name, settings, methods, parameters)
-    with hold_folder(folder, SETTINGS_FILE, "comparison") as file:
+    with hold_folder(folder, SETTINGS_FILE, "comparison", _is_key) as file:
         document_text(file, key)  # checks that the key has the declared form
         if not is_of(file, key):
             raise RunError(f"{folder} holds a comparison of other settings or code: choose another")
@@ -373,6 +373,11 @@ class _Key(BaseModel):
     scenario: str
     backend: str
     parameters: dict[str, _Parameters]
+
+
+def _is_key(content: Mapping[str, Any]) -> bool:
+    """Return True if this is the content of the file `SETTINGS_FILE` of some comparison."""
+    return {"scenario", "backend", "methods", "code_sha256"} <= content.keys()
 
 
 def is_comparison(folder: Path) -> bool:

@@ -95,7 +95,12 @@ def run_sweep(
         RunError: ``folder`` holds something else, or another command uses it.
     """
     failures: dict[tuple[str, int], str] = {}
-    with hold_folder(folder, SWEEP_FILE, "sweep") as file:
+
+    def is_key(content: Mapping[str, Any]) -> bool:
+        """Return True if this is the content of the file `SWEEP_FILE` of some sweep."""
+        return list(content) == ["setting"] and isinstance(content["setting"], str)
+
+    with hold_folder(folder, SWEEP_FILE, "sweep", is_key) as file:
         if not is_of(file, {"setting": setting}):
             raise RunError(f"{folder} holds a sweep of another setting: choose another")
         for number, value in enumerate(values):

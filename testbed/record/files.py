@@ -12,6 +12,7 @@ import gzip
 import io
 import zlib
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -23,8 +24,9 @@ import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 
 from testbed.fabric.paths import Paths, pointers
-from testbed.record.atomic import atomic_write
+from testbed.record.atomic import atomic_write, output_file
 from testbed.record.messages import first_line, shown, why
+from testbed.record.outputs import Kind
 from testbed.record.schema import FORMAT, VERSION, Schema, TableError
 
 pc: Any = pyarrow.compute  # its functions are made when it is imported
@@ -318,19 +320,47 @@ def is_list(kind: Any) -> bool:
 # ---- columns without a schema: results that are no part of a run's record -----------------------
 
 
-def write_columns(path: Path, columns: Mapping[str, npt.NDArray[Any] | list[Any] | Paths]) -> None:
+def columns_kind(name: str, example: str, columns: Sequence[str]) -> Kind:
+    """Return the kind of the files that `write_columns` makes of these columns."""
+
+    def matches(path: Path) -> bool:
+        """Return True for Parquet with exactly these columns, or for CSV whose first line names
+        them."""
+        with suppress(OSError, ValueError, MemoryError, csv.Error, pa.ArrowException):
+            with path.open("rb") as file:
+                head = file.read(_LINE)
+            if head.startswith(b"PAR1"):
+                return column_names(path) == list(columns)
+            first, ended, _ = head.partition(b"\n")
+            return bool(ended) and next(csv.reader([first.decode()])) == list(columns)
+        return False
+
+    return Kind(name, example, matches)
+
+
+def write_columns(
+    path: Path,
+    columns: Mapping[str, npt.NDArray[Any] | list[Any] | Paths],
+    kind: Kind | None = None,
+) -> None:
     """Write equally long columns to a ``.parquet`` or ``.csv`` file, which appears when it is
     complete.
 
     `Paths` become lists of link ids, which CSV cannot hold.
 
+    Args:
+        path: The file.
+        columns: The columns by name.
+        kind: The kind of file, if the user named it; no file of another kind is replaced.
+
     Raises:
+        FolderError: The path is none for a file of this kind.
         TableError: It cannot be written, or has another suffix.
     """
     table = pa.table({name: to_arrow(column) for name, column in columns.items()})
     as_csv = is_csv(path)
     try:
-        with atomic_write(path) as partial:
+        with atomic_write(path) if kind is None else output_file(path, kind) as partial:
             if as_csv:
                 pacsv.write_csv(table, partial.absolute())
             else:
