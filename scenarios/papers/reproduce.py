@@ -26,6 +26,7 @@ from scenarios.papers.registry import EXPERIMENTS
 from scenarios.papers.tables import markdown
 from scenarios.papers.verdicts import Line, figures_of, verdicts
 from testbed.record.atomic import FolderError, atomic_write
+from testbed.record.bounded import read_json
 from testbed.record.files import read_columns, write_columns
 from testbed.record.manifest import PAGE
 from testbed.record.outputs import need_folder, need_place
@@ -165,7 +166,7 @@ def _run(
 
 def _note_seconds(file: Path, name: str, outcome: Outcome) -> None:
     """Add the processor seconds of a part to the file that has those of the other parts."""
-    seconds = json.loads(file.read_text()) if file.exists() else {}
+    seconds = read_json(file) if file.exists() else {}
     seconds[name] = round(outcome.seconds, 3)
     with atomic_write(file) as new:
         new.write_text(json.dumps(seconds))
@@ -207,8 +208,8 @@ def read_reproduction(experiment: Experiment, out: Path = OUT) -> Reproduction |
 def _reproduction(experiment: Experiment, rows: Mapping[str, Any], folder: Path) -> Reproduction:
     """Return an experiment's rows compared with the paper, and what else its folder has."""
     ours = figures_of(rows)
-    setting = json.loads((folder / MARK).read_text())
-    seconds = json.loads((folder / PARTS / TOOK).read_text())
+    setting = read_json(folder / MARK)
+    seconds = read_json(folder / PARTS / TOOK)
     commit = folder / PARTS / COMMIT
     return Reproduction(
         experiment,
@@ -248,7 +249,7 @@ def page_again(folder: Path) -> Path:
         FolderError: Its page is not ours.
     """
     try:
-        experiment = EXPERIMENTS[json.loads((folder / MARK).read_text())["experiment"]]
+        experiment = EXPERIMENTS[read_json(folder / MARK)["experiment"]]
         rows = read_columns(folder / "results.parquet")
         _show(experiment, rows, folder)
     except FolderError:

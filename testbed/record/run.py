@@ -22,7 +22,6 @@ and the summary's hash in the manifest.
 
 from __future__ import annotations
 
-import json
 import shutil
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -43,6 +42,7 @@ from testbed.fabric.names import command, plain, shortened
 from testbed.fabric.packet_fabric import PacketFabric
 from testbed.fabric.segments import Segments, segments
 from testbed.record.atomic import MARK, FolderError, PendingRun, atomic_write, held, need_no_links
+from testbed.record.bounded import read_json
 from testbed.record.checks import check_references
 from testbed.record.documents import Capture, Config, Network, Summary
 from testbed.record.fabric_file import read_fabric
@@ -404,7 +404,11 @@ class RunDirectory:
     @cached_property
     def summary(self) -> Summary:
         """Return the scores and costs of all methods; RunError if ``summary.json`` is invalid."""
-        return cast(Summary, self._document("summary.json"))
+        summary = cast(Summary, self._document("summary.json"))
+        for name in summary["methods"]:  # each names the files of its diagnosis
+            if "/" in name or name.startswith(".") or not name.isprintable():
+                self._wrong("summary.json", f"methods: {shown(name)} is no name of a method")
+        return summary
 
     @cached_property
     def capture(self) -> Capture | None:
@@ -437,8 +441,8 @@ def _check_manifest(path: Path) -> None:
 def _check_version(path: Path) -> None:
     """Raise RunError if the record has another version; this is checked first."""
     try:
-        config = json.loads((path / "config.json").read_bytes())
-    except (OSError, ValueError, RecursionError):
+        config = read_json(path / "config.json")
+    except (OSError, ValueError):
         config = None
     if not isinstance(config, dict):
         raise RunError(f"{path / 'config.json'} is not readable JSON: make the run again")
