@@ -125,7 +125,7 @@ class Sanitized:
         assert self._runner.stdin is not None and self._runner.stdout is not None
         print(json.dumps(request), file=self._runner.stdin, flush=True)
         ended = self._runner.stdout.readline().strip()
-        return "" if ended == "0" else f"exit {ended}: {report.read_text(errors='replace')[-3000:]}"
+        return "" if ended == "0" else f"exit {ended}: {report.read_text(errors='replace')[:4000]}"
 
 
 def fuzz(
