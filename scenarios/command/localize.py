@@ -189,11 +189,14 @@ def export(
                 raise RunError(f"{path} exists already: choose another folder or remove it")
         with tempfile.TemporaryDirectory(dir=folder, prefix=_PARTIAL) as work:
             fabric, observations = (Path(work) / name for name in names)
-            write_fabric(fabric, telemetry.topology)
-            if parts:
-                write_parts(observations, telemetry.need("segments", "canary export --parts"))
-            else:
-                write_observations(observations, telemetry)
+            try:
+                write_fabric(fabric, telemetry.topology)
+                if parts:
+                    write_parts(observations, telemetry.need("segments", "canary export --parts"))
+                else:
+                    write_observations(observations, telemetry)
+            except TableError as error:  # its reader knows only the folder
+                raise TableError(str(error).replace(f"{work}/", f"{folder}/")) from None
             for path in (fabric, observations):  # both are complete
                 path.rename(folder / path.name)
     return folder / names[0], folder / names[1]

@@ -255,9 +255,7 @@ class Prompt(CLI):
                 *self._network.egress(link), path, create_file(path, CAPTURE_HEAD)
             )
         except FileExistsError:
-            raise UsageError(
-                f"{path} exists and is no capture of this prompt: name another"
-            ) from None
+            raise UsageError(f"{path} exists and is no capture of ours: name another") from None
         except OSError as error:
             raise UsageError(f"cannot write {path}: {error.strerror}") from None
         print(f"capturing to {path}: capture without arguments ends it")

@@ -81,22 +81,19 @@ def reproduce(
 
 def _is_key(content: Mapping[str, Any]) -> bool:
     """Return True if this is the content of the file `MARK` of some experiment; see `_key`."""
-    return content.get("experiment") in EXPERIMENTS and "code_sha256" in content
+    return {"experiment", "paper", "setting", "small", "code_sha256"} <= content.keys()
 
 
 def need_out(out: Path) -> None:
     """Check, before anything is computed, that experiments may be written into ``out``.
 
+    Other things may be in it: each experiment has a folder of its own, which `reproduce` checks.
+
     Raises:
-        FolderError: It is a link, or holds something else than experiments (one line).
+        FolderError: It is a link or no folder, or has a page that is not ours (one line).
         OSError: It cannot be read.
     """
-
-    def own(folder: Path) -> bool:
-        """Return True if there is an experiment's folder in ``folder``."""
-        return any((folder / name / MARK).is_file() for name in EXPERIMENTS)
-
-    need_folder(out, own, "folder of reproductions", "OUT")
+    need_folder(out, lambda folder: True, option="OUT")
     if out.is_dir():
         need_place(out / PAGE, PAGE_KIND, "")
 

@@ -24,6 +24,7 @@ import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 
 from testbed.fabric.paths import Paths, pointers
+from testbed.record import trial
 from testbed.record.atomic import atomic_write, output_file
 from testbed.record.messages import first_line, shown, why
 from testbed.record.outputs import Kind
@@ -143,6 +144,7 @@ def write_file(path: Path, schema: Schema, table: pa.Table) -> None:
                 )
     except OSError as error:
         raise TableError(f"cannot write {path}: {why(error)}") from None
+    trial.note_written(path)
 
 
 def is_csv(path: Path) -> bool:
@@ -158,7 +160,14 @@ def is_text(path: Path) -> bool:
     return path.name.endswith(".csv.gz") or is_csv(path)
 
 
+def need_harmless(path: Path) -> None:
+    """Raise TableError for a Parquet file that needs more memory or time than one of its size."""
+    if trial.need_harmless([path]) is not None:
+        raise TableError(f"{path} {trial.BEYOND}")
+
+
 def _read_parquet(path: Path, schema: Schema, part: bool) -> pa.Table:
+    need_harmless(path)
     try:
         file = pq.ParquetFile(path.absolute(), page_checksum_verification=True)
         found = {
@@ -369,6 +378,7 @@ def write_columns(
                 )
     except OSError as error:
         raise TableError(f"cannot write {path}: {why(error)}") from None
+    trial.note_written(path)
 
 
 def to_arrow(column: npt.NDArray[Any] | list[Any] | Paths) -> pa.Array:
@@ -385,6 +395,9 @@ def read_arrow(path: Path) -> pa.Table:
     Raises:
         TableError: The file is missing, damaged or not Parquet.
     """
+    if not path.is_file():
+        raise TableError(f"{path} is missing")
+    need_harmless(path)
     try:
         # a:b would be an address
         table = pq.read_table(path.absolute(), page_checksum_verification=True)
