@@ -184,8 +184,9 @@ def export(
     with held(folder, folder):
         for left in folder.glob(f"{_PARTIAL}*"):  # of one that was killed
             shutil.rmtree(left, ignore_errors=True)
-        for path in (folder / name for name in names):
-            if path.exists() or path.is_symlink():
+        there = {path.name for path in folder.iterdir()}
+        if there - {names[0]}:  # else an export was killed before its second file was there
+            for path in (folder / name for name in names if name in there):
                 raise RunError(f"{path} exists already: choose another folder or remove it")
         with tempfile.TemporaryDirectory(dir=folder, prefix=_PARTIAL) as work:
             fabric, observations = (Path(work) / name for name in names)

@@ -18,8 +18,13 @@ from typing import Any, BinaryIO
 
 from testbed.errors import UserError
 
-_THEIRS = ("XDG_CACHE_HOME", "XDG_RUNTIME_DIR", "NUMBA_CACHE_DIR", "PYTHONPATH", "TMPDIR")
-"""Variables that name folders in which a user could place code or replace files."""
+_THEIRS = (
+    *("XDG_CACHE_HOME", "XDG_RUNTIME_DIR", "NUMBA_CACHE_DIR", "TMPDIR"),
+    *("PYTHONPATH", "PYTHONHOME", "PYTHONSTARTUP", "PYTHONUSERBASE"),
+    *("CC", "CPATH", "C_INCLUDE_PATH", "COMPILER_PATH", "GCC_EXEC_PREFIX", "LIBRARY_PATH"),
+    *("LD_AUDIT", "LD_LIBRARY_PATH", "LD_PRELOAD", "BASH_ENV", "ENV"),
+)
+"""Variables that name programs, or folders in which a user could place code or replace files."""
 
 
 @dataclass(frozen=True)
