@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 MIB = 1 << 20
-MOST_JSON = 32 * MIB
-"""Bytes of a JSON file of a run; that of a run at K=32 has less than one MiB."""
+MOST_JSON, MOST_VALUES = 16 * MIB, 400_000
+"""Bytes and values of a JSON file of a run; those of a run at K=32 have less than one MiB."""
 MOST_YAML = 4 * MIB
 
 
@@ -37,6 +37,18 @@ def read_bounded(path: Path, most: int) -> bytes:
     return data
 
 
+def read_json_text(path: Path) -> bytes:
+    """Return the content of a JSON file of a run, within the bounds on its bytes and values.
+
+    Raises:
+        OSError: As of `read_bounded`, or it has more values; with ``strerror``.
+    """
+    text = read_bounded(path, MOST_JSON)
+    if text.count(b",") > MOST_VALUES:  # each may be an error that pydantic keeps, a KiB
+        raise OSError(errno.EFBIG, f"it has more than {MOST_VALUES:,} values", str(path))
+    return text
+
+
 def read_json(path: Path) -> Any:
     """Return what is in a JSON file of at most `MOST_JSON` bytes.
 
@@ -45,6 +57,6 @@ def read_json(path: Path) -> Any:
         ValueError: It is no JSON, or nested too deeply.
     """
     try:
-        return json.loads(read_bounded(path, MOST_JSON))
+        return json.loads(read_json_text(path))
     except RecursionError:
         raise ValueError(f"{path} is nested too deeply") from None

@@ -36,6 +36,11 @@ _LINE = 2**16  # the most of the first two lines that is looked at
 _BLOCK, _LARGEST_BLOCK = 2**20, 2**30
 _LARGEST_UNPACKED = 2**32
 """The most bytes of a compressed file when it is unpacked."""
+_FEW_UNPACKED, _MOST_TIMES = 2**26, 200
+"""A compressed file may unpack to ``_FEW_UNPACKED`` bytes or to ``_MOST_TIMES`` its size.
+
+Tables of observations shrink to a tenth, and of all the same lines to a hundredth.
+"""
 _PIECE = 2**20  # bytes that are unpacked at a time
 
 
@@ -223,20 +228,21 @@ def _read_csv(path: Path, schema: Schema, part: bool) -> pa.Table:
 
 
 def _unpacked(path: Path) -> io.BytesIO:
-    """Return the content of a file that gzip compressed, of at most 4 GiB, to be read from its
+    """Return the content of a file that gzip compressed, as far as tables go, to be read from its
     start."""
     data = io.BytesIO()
+    most = min(_LARGEST_UNPACKED, max(_FEW_UNPACKED, _MOST_TIMES * path.stat().st_size))
     try:
         with gzip.open(path) as file:
             # Read at once, it would take as much memory as is allowed, however little there is.
-            while data.tell() <= _LARGEST_UNPACKED and (piece := file.read(_PIECE)):
+            while data.tell() <= most and (piece := file.read(_PIECE)):
                 data.write(piece)
     except (EOFError, gzip.BadGzipFile, zlib.error):
         raise TableError(f"{path} is no readable gzip file: cut off or damaged?") from None
     except MemoryError:
         raise TableError(f"{path} does not fit into memory when it is unpacked") from None
-    if data.tell() > _LARGEST_UNPACKED:
-        raise TableError(f"{path} is larger than 4 GiB when it is unpacked")
+    if data.tell() > most:
+        raise TableError(f"{path} is larger than {most:,} bytes when it is unpacked")
     if not data.tell():
         raise TableError(f"{path} is empty")
     data.seek(0)
