@@ -26,6 +26,12 @@ from testbed.softswitch.errors import CompileError, NoCompiler, SoftSwitchError
 C_SOURCES = Path(__file__).parent.parent / "runtime" / "c"
 FLAGS = ("-std=gnu11", "-O2", "-fPIC", "-shared", "-fno-strict-aliasing")
 CANDIDATES = ("cc", "gcc", "clang")
+_LIMITS = 'ulimit -t 600; ulimit -v 4194304; exec "$@"'
+LIMITED = ("sh", "-c", _LIMITS.replace(";", " 2>/dev/null;", 2), "sh")
+"""The words before the compiler's command that bound its processor time (s) and memory (KiB).
+
+A program of a stranger is bounded, too, but not what a compiler makes of it.
+"""
 
 
 def compiler() -> list[str]:
@@ -289,7 +295,7 @@ def _build(code: str, extra_flags: tuple[str, ...]) -> tuple[Path, BinaryIO]:
             source, library = Path(work) / "program.c", Path(work) / "program.so"
             source.write_text(code, encoding="utf-8")
             run = subprocess.run(
-                [*command, *flags, "-o", str(library), str(source)],
+                [*LIMITED, *command, *flags, "-o", str(library), str(source)],
                 env={**os.environ, "LC_ALL": "C"},
                 capture_output=True,
                 text=True,
