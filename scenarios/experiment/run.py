@@ -76,6 +76,17 @@ def _abandon(writer: RunWriter | None) -> None:
             writer.abandon()
 
 
+def check_inputs(scenario: Scenario, settings: Settings) -> None:
+    """Check what a run is made of before anything is measured or brought up for it.
+
+    Raises:
+        ValueError: The machine cannot run this backend, or the fabric, the traffic or the faults
+            are wrong (one line).
+    """
+    need_backend(settings.backend, settings.tcp > 0)
+    scenario.faults(layout_of(settings).fabric, settings)
+
+
 def run_experiment(
     name: str,
     scenario: Scenario,

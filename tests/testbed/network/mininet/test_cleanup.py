@@ -17,6 +17,7 @@ import pytest
 
 from testbed.network.network import NetworkError
 from testbed.network.processes import Cleaned, clean
+from tests.patience import PATIENCE_S
 from tests.testbed.network.mininet.conftest import (
     TOPOLOGY,
     bring_up,
@@ -113,7 +114,7 @@ def test_a_killed_run_is_cleaned_up_and_nothing_else(tmp_path: Path, foreign: No
 
     assert cleaned.switches == TOPOLOGY.n_switches and not cleaned.alive
     assert cleaned.hosts <= TOPOLOGY.n_hosts, "their shells may have ended with the runner"
-    deadline = time.monotonic() + 5
+    deadline = time.monotonic() + PATIENCE_S
     while namespaces() & own and time.monotonic() < deadline:
         time.sleep(0.05)
     assert namespaces() & own == set()
