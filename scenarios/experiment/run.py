@@ -43,7 +43,7 @@ from testbed.record.files import free_buffers
 from testbed.record.run import RunDirectory, RunWriter, segment_columns
 from testbed.record.run_tables import registers
 from testbed.record.truth import failed_devices, links_with_matches
-from testbed.traffic.demand import make_traffic
+from testbed.traffic.demand import make_traffic, traffic_file
 from testbed.traffic.flows import Traffic
 
 
@@ -84,7 +84,11 @@ def check_inputs(scenario: Scenario, settings: Settings) -> None:
             are wrong (one line).
     """
     need_backend(settings.backend, settings.tcp > 0)
-    scenario.faults(layout_of(settings).fabric, settings)
+    layout = layout_of(settings)
+    scenario.faults(layout.fabric, settings)
+    path = traffic_file(settings.traffic)
+    if path is not None and not path.exists() and isinstance(layout.fabric, PacketFabric):
+        make_traffic(layout.demand, layout.fabric)  # raises the error of the run
 
 
 def run_experiment(
