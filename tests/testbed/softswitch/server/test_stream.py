@@ -121,6 +121,16 @@ def test_unacknowledged_digests_expire(monitor: Client) -> None:
     monitor.receive("digest")
 
 
+def test_another_timeout_is_that_of_lists_sent_before(monitor: Client) -> None:
+    monitor.write(("insert", digest(monitor, ack_ms=10**7)))
+    packet_out(monitor, udp(path_bf=5))
+    first = monitor.receive("digest")
+    monitor.write(("modify", digest(monitor, ack_ms=1)))
+    time.sleep(0.1)
+    packet_out(monitor, udp(path_bf=5))
+    assert samples(monitor.receive("digest")) == samples(first)
+
+
 def test_many_digests(monitor: Client) -> None:
     monitor.write(("insert", digest(monitor, size=100, timeout_ms=50)))
     for sport in range(1000):
