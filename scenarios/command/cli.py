@@ -133,7 +133,12 @@ def run(
     from scenarios.experiment.backends import pick_backend
     from scenarios.experiment.pace import at_this_pace
     from scenarios.experiment.request import make_request
-    from scenarios.experiment.run import default_directory, new_run, run_experiment
+    from scenarios.experiment.run import (
+        check_inputs,
+        default_directory,
+        new_run,
+        run_experiment,
+    )
     from testbed.fabric.topologies import make_packet_fabric
 
     chosen, _ = choose_methods(methods, parameters, fault_rate)
@@ -145,14 +150,19 @@ def run(
         settings = request.settings("virtual")
         return make_packet_fabric(settings.topology, settings.k).n_switches
 
-    backend = pick_backend(request.backend, switches, sudo, ctx.obj.environment)
-    settings = at_this_pace(request.settings(backend), request.named)
+    backend, choice = pick_backend(request.backend, switches, sudo, ctx.obj.environment)
+    settings = request.settings(backend)
     path = run_dir or default_directory(request.name)
     with (
         progress_bar() as progress,
         watching(watch, settings.backend, progress) as observer,
         new_run(path, numbered=run_dir is None) as writer,
     ):
+        if settings.real_time or choice:  # an error of the input is the only line that is printed
+            check_inputs(request.scenario, settings)
+        if choice:
+            print(choice, flush=True)
+        settings = at_this_pace(settings, request.named)
         summary = run_experiment(request.name, request.scenario, settings, writer, chosen, observer)
         exit_on_signals(plain(f"the run is in {writer.path}"))
     console = Console()
