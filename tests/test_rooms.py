@@ -22,7 +22,7 @@ ROOMS = ("testbed", "analysis", "scenarios")
 
 EVERYWHERE = {"testbed.errors", "testbed.arrays"}
 CACHES = {"testbed.caches"}
-COMPILED = {"testbed.compiled"}
+COMPILED = {"testbed.compiled", "testbed.kernels"}
 FABRIC_AND_RECORD = COMPILED | {"testbed.fabric", "testbed.record"}
 LOW = COMPILED | {"testbed.fabric", "testbed.record", "testbed.dataplane", "testbed.softswitch"}
 CONTROL = LOW | {"testbed.control"}
@@ -35,6 +35,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "testbed.caches": set(),
     "testbed.user_files": set(),
     "testbed.compiled": CACHES,
+    "testbed.kernels": {"testbed.softswitch"},
     "testbed.fabric": COMPILED,
     "testbed.dataplane": set(),
     "testbed.softswitch": CACHES,

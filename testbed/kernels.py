@@ -1,0 +1,402 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Kernels: C functions that Python calls by name, with arguments by name that are checked.
+
+The kernels of a module are in a C file beside it. What Python knows of them it reads from that
+file: the prototype of each function marked ``KERNEL``, and the structs that these take. So names,
+types and shapes are written once, in C:
+
+    KERNEL void count(int64_t n, const int32_t links[n], int64_t n_links, int64_t packets[n_links]);
+
+is called as ``KERNELS.count(links=links, packets=packets)``. An array must have the dtype and the
+shape of the prototype and be contiguous; nothing is converted or copied. An integer that is the
+length of an array, here ``n`` and ``n_links``, need not be passed. A struct is made of an object's
+attributes of the same names, so a named tuple of arrays is passed as such.
+
+The compiler is that of the soft switch. A kernel runs without the interpreter's lock, so threads
+run kernels side by side. A sum is added in the order that the C code has, on every machine: the
+compiler may neither reorder floating-point operations nor fuse two of them into one.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import operator
+import re
+import sys
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from testbed.softswitch.compiler.build import load_library, read_c
+
+FLAGS = (
+    "-O3",
+    "-ffp-contract=off",
+    "-fno-math-errno",
+    "-fno-trapping-math",
+    *(("-Wl,--no-as-needed",) if sys.platform == "linux" else ()),
+    "-lm",
+)
+HEADER = Path(__file__).with_suffix(".h")
+
+_NUMBERS: dict[str, tuple[Any, type[np.generic]]] = {
+    "bool": (ctypes.c_bool, np.bool_),
+    "int8_t": (ctypes.c_int8, np.int8),
+    "int16_t": (ctypes.c_int16, np.int16),
+    "int32_t": (ctypes.c_int32, np.int32),
+    "int64_t": (ctypes.c_int64, np.int64),
+    "uint8_t": (ctypes.c_uint8, np.uint8),
+    "uint16_t": (ctypes.c_uint16, np.uint16),
+    "uint32_t": (ctypes.c_uint32, np.uint32),
+    "uint64_t": (ctypes.c_uint64, np.uint64),
+    "float": (ctypes.c_float, np.float32),
+    "double": (ctypes.c_double, np.float64),
+}
+
+
+class Kernels:
+    """The kernels of a C file, as attributes; the file is compiled when the first one is called.
+
+    Calling one raises TypeError if an argument is missing, unknown or of another type, and
+    ValueError if shapes do not fit.
+
+    Args:
+        source: The C file. What it includes must be beside it.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     source = Path(folder) / "total.c"
+    ...     _ = source.write_text(
+    ...         "KERNEL double total(int64_t n, const double x[n]) {"
+    ...         " double sum = 0; for (int64_t i = 0; i < n; i++) sum += x[i]; return sum; }"
+    ...     )
+    ...     Kernels(source).total(x=np.array([1.0, 2.5]))
+    3.5
+    """
+
+    def __init__(self, source: Path) -> None:
+        self._source = source
+        self._lock = threading.Lock()
+        self._functions: dict[str, Callable[..., Any]] | None = None
+
+    @classmethod
+    def beside(cls, module: str, name: str | None = None) -> Kernels:
+        """Return the kernels of the C file beside a Python file (its ``__file__``): the one of the
+        same name, or ``name``."""
+        path = Path(module).with_suffix(".c")
+        return cls(path.with_name(name) if name else path)
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        with self._lock:
+            if self._functions is None:
+                self._functions = _load(self._source)
+        function = self._functions.get(name)
+        if function is None:
+            raise AttributeError(f"{self._source.name} has no kernel {name!r}")
+        self.__dict__[name] = function
+        return function
+
+
+def compile_all(files: Iterable[Path]) -> None:
+    """Compile the C files that have kernels, unless that was done before, several at a time."""
+    with ThreadPoolExecutor() as pool:
+        list(pool.map(_load, (file for file in files if has_kernels(file))))
+
+
+def has_kernels(file: Path) -> bool:
+    """Return True if a C file has a function that is marked as a kernel."""
+    return re.search(r"^KERNEL ", file.read_text(encoding="utf-8"), re.M) is not None
+
+
+def c_text(source: Path) -> str:
+    """Return all that is compiled for a file of kernels."""
+    return HEADER.read_text(encoding="utf-8") + read_c(source)
+
+
+def _load(source: Path) -> dict[str, Callable[..., Any]]:
+    """Compile a file and return its kernels by name."""
+    code = c_text(source)
+    prototypes = _declared(code)
+    signatures = {p.name: (p.result, *(a.c_type for a in p.arguments)) for p in prototypes}
+    library = load_library(code, signatures, FLAGS)
+    return {p.name: _Kernel(p, getattr(library, p.name)) for p in prototypes}
+
+
+# ---- what the C text declares --------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Argument:
+    """An argument of a kernel, or a field of a struct.
+
+    Attributes:
+        kind: Its C type without const and pointer.
+        pointer: Whether it is an array or a pointer to a struct.
+        const: Whether a kernel only reads it.
+        shape: For an array, the length of each dimension as in C; empty if none is given.
+        struct: The struct that it is or points to.
+    """
+
+    name: str
+    kind: str
+    pointer: bool
+    const: bool
+    shape: tuple[str, ...]
+    struct: _Struct | None
+
+    @property
+    def c_type(self) -> Any:
+        """Return the type in ctypes."""
+        if self.pointer:
+            return ctypes.c_void_p
+        return self.struct.c_type if self.struct else _NUMBERS[self.kind][0]
+
+
+@dataclass(frozen=True)
+class _Struct:
+    name: str
+    fields: tuple[_Argument, ...]
+    c_type: type[ctypes.Structure] = field(init=False)
+
+    def __post_init__(self) -> None:
+        members = [(each.name, each.c_type) for each in self.fields]
+        made = type(self.name, (ctypes.Structure,), {"_fields_": members})
+        object.__setattr__(self, "c_type", made)
+
+
+@dataclass(frozen=True)
+class _Prototype:
+    name: str
+    result: Any
+    arguments: tuple[_Argument, ...]
+
+
+_STRUCT = re.compile(r"^typedef struct(?: \w+)? \{(.*?)^\} (\w+);", re.M | re.S)
+_KERNEL = re.compile(r"^KERNEL (\w+) (\w+)\((.*?)\)\s*[{;]", re.M | re.S)
+_DECLARED = re.compile(r"(const )?(\w+) (\*(?:restrict )?)?(\w+)((?:\[[^]]+\])*)")
+_LENGTH = re.compile(r"(?:(\w+) \+ )?(\d+)|(\w+)")
+
+
+def _declared(code: str) -> list[_Prototype]:
+    """Return the prototypes of the kernels that a C text declares."""
+    text = re.sub(r"/\*.*?\*/|//[^\n]*", " ", code, flags=re.S)
+    structs: dict[str, _Struct] = {}
+    for body, name in _STRUCT.findall(text):
+        members = [" ".join(member.split()) for member in body.split(";") if member.strip()]
+        if all(_known(member, structs) for member in members):
+            structs[name] = _Struct(name, tuple(_argument(each, structs) for each in members))
+    structs["Random"] = _RANDOM
+    prototypes = []
+    for result, name, body in _KERNEL.findall(text):
+        declared = [" ".join(each.split()) for each in body.split(",")]
+        arguments = tuple(_argument(each, structs) for each in declared if each != "void")
+        returned = None if result == "void" else _NUMBERS[result][0]
+        prototypes.append(_Prototype(name, returned, arguments))
+    return prototypes
+
+
+def _known(member: str, structs: Mapping[str, _Struct]) -> bool:
+    """Return True if Python can make this field of a struct; the others are for C alone."""
+    found = _DECLARED.fullmatch(member)
+    return bool(found) and (found[2] in _NUMBERS or found[2] in structs) and not found[5]
+
+
+def _argument(declared: str, structs: Mapping[str, _Struct]) -> _Argument:
+    found = _DECLARED.fullmatch(declared)
+    if not found or (found[2] not in _NUMBERS and found[2] not in structs):
+        raise TypeError(f"a kernel cannot have the argument {declared!r}")
+    const, kind, pointer, name, lengths = found.groups()
+    shape = tuple(re.findall(r"\[([^]]+)\]", lengths))
+    if any(not _LENGTH.fullmatch(length) for length in shape):
+        raise TypeError(f"the lengths of {declared!r} must be names, numbers or name + number")
+    struct = structs.get(kind)
+    return _Argument(name, kind, bool(pointer or shape), bool(const), shape, struct)
+
+
+# ---- calls ---------------------------------------------------------------------------------------
+
+
+class _Kernel:
+    """A kernel: called with arguments by name, it returns what the C function returns."""
+
+    def __init__(self, prototype: _Prototype, function: Callable[..., Any]) -> None:
+        self._name, self._function = prototype.name, function
+        self._takes = [(each.name, each, _converter(each)) for each in prototype.arguments]
+        self._names = {each.name for each in prototype.arguments}
+        self._lengths = {
+            name
+            for each in prototype.arguments
+            for length in each.shape
+            if (name := _length(length)[0])
+        }
+
+    def __call__(self, **arguments: Any) -> Any:
+        keep: list[Any] = []
+        values: list[Any] = []
+        lengths = {name: arguments[name] for name in self._lengths if name in arguments}
+        try:
+            for name, argument, convert in self._takes:
+                if name in arguments:
+                    given = arguments[name]
+                    if argument.shape and given is not None:
+                        _measure(argument, given, lengths)
+                    values.append(convert(given, keep))
+                else:
+                    values.append(name)  # a length, which an array may tell
+            for at, (name, _, convert) in enumerate(self._takes):
+                if name not in arguments:
+                    values[at] = convert(lengths[name], keep)
+        except (TypeError, ValueError) as error:
+            raise type(error)(f"{self._name}: {error}") from None
+        except KeyError as error:
+            raise TypeError(f"{self._name}: the argument {error} is missing") from None
+        if len(arguments) > len(self._names) or not arguments.keys() <= self._names:
+            unknown = ", ".join(sorted(arguments.keys() - self._names))
+            raise TypeError(f"{self._name}: there is no argument {unknown}")
+        return self._function(*values)
+
+
+@cache
+def _length(text: str) -> tuple[str | None, int]:
+    """Return the name in a length and what is added to it: ``n + 1`` is ("n", 1), 4 (None, 4)."""
+    found = _LENGTH.fullmatch(text)
+    assert found is not None
+    return (found[3], 0) if found[3] and not found[3].isdigit() else (found[1], int(found[2]))
+
+
+def _measure(argument: _Argument, array: np.ndarray, lengths: dict[str, int]) -> None:
+    """Compare an array's shape with the prototype, and add the lengths that it tells."""
+    shape = np.shape(array)
+    if len(shape) != len(argument.shape):
+        raise ValueError(f"{argument.name} must have {len(argument.shape)} dimensions: {shape}")
+    for text, found in zip(argument.shape, shape, strict=True):
+        name, more = _length(text)
+        wanted = more if name is None else lengths.setdefault(name, found - more) + more
+        if wanted != found:
+            raise ValueError(
+                f"{argument.name}[{']['.join(argument.shape)}] has the shape {shape}, where {text} "
+                f"is {wanted}"
+            )
+
+
+def _converter(argument: _Argument) -> Callable[[Any, list[Any]], Any]:
+    """Return a function that makes what C gets of what Python passes; it adds to its second
+    argument what must be kept until the call is over."""
+    if argument.kind == "Random":
+        return _random
+    if argument.struct is not None:
+        struct = argument.struct
+        fill = _filler(struct)
+
+        def pointer_to_struct(given: Any, keep: list[Any]) -> int:
+            made = struct.c_type()
+            fill(made, given, keep)
+            keep.append(made)
+            return ctypes.addressof(made)
+
+        return pointer_to_struct
+    if argument.pointer:
+        return _array_converter(argument)
+    return _number_converter(argument)
+
+
+def _filler(struct: _Struct) -> Callable[[Any, Any, list[Any]], None]:
+    """Return a function that fills a struct from an object's attributes of the same names."""
+    inner = [
+        (each.name, _filler(each.struct))
+        for each in struct.fields
+        if each.struct and not each.pointer
+    ]
+    plain = [
+        (each.name, _converter(each)) for each in struct.fields if not each.struct or each.pointer
+    ]
+
+    def fill(made: Any, given: Any, keep: list[Any]) -> None:
+        for name, convert in plain:
+            setattr(made, name, convert(getattr(given, name), keep))
+        for name, fill_inner in inner:
+            fill_inner(getattr(made, name), getattr(given, name), keep)
+
+    return fill
+
+
+def _array_converter(argument: _Argument) -> Callable[[Any, list[Any]], Any]:
+    name, const = argument.name, argument.const
+    dtype = np.dtype(_NUMBERS[argument.kind][1])
+
+    def address(array: Any, keep: list[Any]) -> int | None:
+        if array is None:
+            return None
+        if not isinstance(array, np.ndarray) or array.dtype != dtype:
+            found = getattr(array, "dtype", type(array).__name__)
+            raise TypeError(f"{name} must be an array of {dtype}, not of {found}")
+        flags = array.flags
+        if not flags.c_contiguous:
+            raise TypeError(f"{name} must be contiguous")
+        if not (const or flags.writeable):
+            raise TypeError(f"{name} must be writable")
+        keep.append(array)
+        return array.__array_interface__["data"][0]
+
+    return address
+
+
+def _number_converter(argument: _Argument) -> Callable[[Any, list[Any]], Any]:
+    name, kind = argument.name, _NUMBERS[argument.kind][1]
+    if issubclass(kind, np.floating):
+        return lambda given, _keep: float(given)
+    if kind is np.bool_:
+        return lambda given, _keep: bool(given)
+    signed, bits = issubclass(kind, np.signedinteger), 8 * np.dtype(kind).itemsize
+    low, high = (-(1 << bits - 1), (1 << bits - 1) - 1) if signed else (0, (1 << bits) - 1)
+
+    def integer(given: Any, _keep: list[Any]) -> int:
+        number = operator.index(given)
+        if not low <= number <= high:
+            raise ValueError(f"{name} is {number}, outside {low} to {high}")
+        return number
+
+    return integer
+
+
+# ---- random numbers ------------------------------------------------------------------------------
+
+
+class _RandomStruct(ctypes.Structure):
+    _fields_ = [
+        ("bits", ctypes.c_void_p),
+        ("poisson_of", ctypes.c_void_p),
+        ("binomial_of", ctypes.c_void_p),
+    ]
+
+
+_RANDOM = _Struct("Random", ())
+
+
+@cache
+def _numpy_functions() -> tuple[int | None, int | None]:
+    """Return the addresses of NumPy's C functions that draw (its documentation names both the
+    functions and this way to them: "Extending", CFFI)."""
+    from numpy.random import _generator
+
+    library = ctypes.CDLL(_generator.__file__)  # pyright: ignore[reportAttributeAccessIssue]
+    found = (library.random_poisson, library.random_binomial)
+    poisson, binomial = (ctypes.cast(each, ctypes.c_void_p).value for each in found)
+    return poisson, binomial
+
+
+def _random(given: Any, keep: list[Any]) -> int:
+    """Return the address of the C struct ``Random`` of a `numpy.random.Generator`."""
+    if not isinstance(given, np.random.Generator):
+        raise TypeError(f"a numpy.random.Generator is needed, not {type(given).__name__}")
+    made = _RandomStruct(given.bit_generator.ctypes.bit_generator.value, *_numpy_functions())
+    keep.extend((given, made))
+    return ctypes.addressof(made)
