@@ -6,7 +6,8 @@
  *
  *     KERNEL double total(int64_t n_paths, const int64_t ptr[n_paths + 1], double x[n_paths]);
  *
- * and `n_paths` is then taken from the arrays. What is not marked const is written to.
+ * and `n_paths` is then taken from the arrays. What is not marked const is written to. A kernel
+ * allocates nothing: what it works in is an argument, too.
  */
 #include <math.h>
 #include <stdbool.h>
@@ -33,59 +34,50 @@ typedef struct {
 } Random;
 
 /* Return a number uniform over [0, 1). */
-static inline double uniform(const Random *random)
-{
+static inline double uniform(const Random *random) {
     return random->bits->next_double(random->bits->state);
 }
 
-static inline int64_t poisson(const Random *random, double mean)
-{
+static inline int64_t poisson(const Random *random, double mean) {
     return random->poisson_of(random->bits, mean);
 }
 
-/* Return how many of n packets meet something of probability p. `prepared` is zeros at first, and
- * kept for the next call, which is faster with the same n and p. */
+/* What NumPy keeps between two draws from a binomial distribution (binomial_t); zeros at first. */
 typedef struct {
     double words[32];
 } Binomial;
 
-static inline int64_t binomial(const Random *random, int64_t n, double p, Binomial *prepared)
-{
+/* Return how many of n packets meet something of probability p. */
+static inline int64_t binomial(const Random *random, int64_t n, double p, Binomial *prepared) {
     return random->binomial_of(random->bits, p, n, prepared);
 }
 
-static inline int64_t least(int64_t a, int64_t b)
-{
+static inline int64_t least(int64_t a, int64_t b) {
     return b < a ? b : a;
 }
 
-static inline int64_t most(int64_t a, int64_t b)
-{
+static inline int64_t most(int64_t a, int64_t b) {
     return b > a ? b : a;
 }
 
 /* Return x within [low, high], as min(max(x, low), high) does in Python. */
-static inline double clipped(double x, double low, double high)
-{
+static inline double clipped(double x, double low, double high) {
     x = low > x ? low : x;
     return high < x ? high : x;
 }
 
 /* Return an unsigned 64-bit number mixed (splitmix64): sums of them tell multisets apart. */
-static inline uint64_t scramble(uint64_t x)
-{
+static inline uint64_t scramble(uint64_t x) {
     x = (x + 0x9E3779B97F4A7C15u) * 0xBF58476D1CE4E5B9u;
     x = (x ^ (x >> 27)) * 0x94D049BB133111EBu;
     return x ^ (x >> 31);
 }
 
 /* The first and one past the last of n elements of which part `part` of `parts` takes care. */
-static inline int64_t part_begin(int64_t n, int64_t part, int64_t parts)
-{
+static inline int64_t part_begin(int64_t n, int64_t part, int64_t parts) {
     return n * part / parts;
 }
 
-static inline int64_t part_end(int64_t n, int64_t part, int64_t parts)
-{
+static inline int64_t part_end(int64_t n, int64_t part, int64_t parts) {
     return n * (part + 1) / parts;
 }
