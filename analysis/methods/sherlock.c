@@ -2,15 +2,12 @@
 /* Ferret (SIGCOMM 2007, section 3.2): the hypotheses of at most k failures, depth first. */
 #include "flock/likelihood.h"
 
-/* Return the change of the log posterior if a component that has not failed does. */
-static double gain_of_failure(int64_t component, bool jle, const State *s)
-{
-    double gain = jle ? s->delta[component] : gain_of(component, &s->listed, s->failed);
-    return gain + s->prior[component];
+/* Return the change of the log-likelihood if a component is flipped. */
+static double gain_of_flip(int64_t component, bool jle, const State *s) {
+    return jle ? s->delta[component] : gain_of(component, &s->listed, s->failed);
 }
 
-static void flip_either_way(int64_t component, bool jle, const State *s)
-{
+static void flip_either_way(int64_t component, bool jle, const State *s) {
     if (jle)
         flip(component, s);
     else
@@ -24,8 +21,7 @@ static void flip_either_way(int64_t component, bool jle, const State *s)
  * nats. `chosen`, `following` and `values`, by depth, are scratch. */
 KERNEL double ferret(int64_t deepest, bool jle, double better, int64_t n, bool best[n],
                      int64_t depths, int64_t chosen[depths], int64_t following[depths],
-                     double values[depths], const State *state)
-{
+                     double values[depths], const State *state) {
     double value = 0.0, highest = 0.0;
     int64_t depth = 0;
     bool unexplored = true;
@@ -34,7 +30,7 @@ KERNEL double ferret(int64_t deepest, bool jle, double better, int64_t n, bool b
     while (depth >= 0) {
         if (unexplored) {
             for (int64_t c = following[depth]; c < n; c++) {
-                double found = value + gain_of_failure(c, jle, state);
+                double found = value + gain_of_flip(c, jle, state) + state->prior[c];
                 if (found > highest + better) {
                     highest = found;
                     memcpy(best, state->failed, (size_t)n * sizeof *best);
@@ -53,7 +49,7 @@ KERNEL double ferret(int64_t deepest, bool jle, double better, int64_t n, bool b
             continue;
         }
         values[depth] = value;
-        value += gain_of_failure(c, jle, state);
+        value += gain_of_flip(c, jle, state) + state->prior[c];
         flip_either_way(c, jle, state);
         chosen[depth] = c;
         following[depth] = c + 1;

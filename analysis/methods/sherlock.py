@@ -111,6 +111,6 @@ def ferret(model: FlockModel, max_failures: int, *, jle: bool) -> tuple[BoolArra
         chosen=chosen,
         following=following,
         values=np.zeros(max_failures + 1),
-        state=search.state,
+        state=search.bound,
     )
     return best, value

@@ -14,8 +14,7 @@ typedef struct {
 } Room;
 
 /* Return the log-likelihood of a group with `by` (-1, 0 or 1) more bad paths, cached in `near`. */
-static double known(const Pairs *pairs, int64_t g, int by, double *near)
-{
+static double known(const Pairs *pairs, int64_t g, int by, double *near) {
     double *cached = near + 4 * g + 1 + by;
     if (isnan(*cached))
         *cached = value(&pairs->values, g, pairs->bad[g] + by);
@@ -23,8 +22,7 @@ static double known(const Pairs *pairs, int64_t g, int by, double *near)
 }
 
 /* Add `by` to the number of bad paths of a group, and shift its cached values. */
-static void moved(int32_t *bad, int64_t g, int64_t by, double *near)
-{
+static void moved(int32_t *bad, int64_t g, int64_t by, double *near) {
     double *cached = near + 4 * g;
     double less = cached[0], now = cached[1], more = cached[2];
     bad[g] += (int32_t)by;
@@ -37,8 +35,7 @@ static void moved(int32_t *bad, int64_t g, int64_t by, double *near)
  * component: as words and their indices, or as single tops if several climbs lead to one. Return
  * how many entries were written. */
 static int64_t turning(const Pairs *pairs, int64_t list, int64_t component, bool released,
-                       const Room *room)
-{
+                       const Room *room) {
     const Climbs *climbs = &pairs->climbs;
     int64_t n = 0;
     for (int64_t climb = climbs->list_ptr[list]; climb < climbs->list_ptr[list + 1]; climb++) {
@@ -64,8 +61,7 @@ static int64_t turning(const Pairs *pairs, int64_t list, int64_t component, bool
 
 /* Return the change of the log-likelihood of pairs of ToRs for the flip of a directed link. With
  * `flips`, update their numbers of bad paths instead, and return 0. */
-static double over_pairs(int64_t component, bool flips, const Room *room, const State *s)
-{
+static double over_pairs(int64_t component, bool flips, const Room *room, const State *s) {
     const Pairs *pairs = &s->pairs;
     const int64_t *ptr = pairs->climbs.component_ptr;
     double gain = 0.0;
@@ -100,14 +96,12 @@ static double over_pairs(int64_t component, bool flips, const Room *room, const 
 }
 
 /* Return the change of the log-likelihood of listed groups and of the prior for a flip. */
-static double over_listed(int64_t component, const State *s)
-{
+static double over_listed(int64_t component, const State *s) {
     return prior_of_flip(component, s) + gain_of(component, &s->listed, s->failed);
 }
 
 /* Flip a component and update the pairs' caches, but not delta. */
-static void flip_direction(int64_t component, const Room *room, const State *s)
-{
+static void flip_direction(int64_t component, const Room *room, const State *s) {
     over_pairs(component, true, room, s);
     step_pairs(component, &s->pairs, s->failed[component] ? -1 : 1);
     step(component, &s->listed, s->failed);
@@ -116,8 +110,7 @@ static void flip_direction(int64_t component, const Room *room, const State *s)
 /* Flip one, both or neither of two directions of a link, whichever is likeliest; return whether
  * anything changed. A flow of a pair of ToRs crosses a link in one direction only, so the gains of
  * the two directions add up for pairs. */
-static bool turn_link(int64_t one, int64_t other, const Room *room, const State *s)
-{
+static bool turn_link(int64_t one, int64_t other, const Room *room, const State *s) {
     double first = over_pairs(one, false, room, s), second = over_pairs(other, false, room, s);
     double alone = first + over_listed(one, s), instead = second + over_listed(other, s);
     step(one, &s->listed, s->failed);
@@ -140,8 +133,7 @@ static bool turn_link(int64_t one, int64_t other, const Room *room, const State 
 
 /* Set each of the directed `links`, in ascending order, and its other direction to their most
  * likely state with all other components fixed; repeat up to TURNS times. Delta is not updated. */
-KERNEL void turn(int64_t n, const int64_t links[n], const Room *room, const State *state)
-{
+KERNEL void turn(int64_t n, const int64_t links[n], const Room *room, const State *state) {
     for (int round = 0; round < TURNS; round++) {
         bool changed = false;
         int64_t before = -1;

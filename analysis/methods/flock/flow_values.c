@@ -16,8 +16,7 @@ typedef struct {
 KERNEL void place_scores(int64_t n_flows, int64_t n_groups, const int32_t group[n_flows],
                          const int64_t width[n_groups], const int64_t sent[n_flows],
                          const int64_t lost[n_flows], const bool given_loss[n_flows],
-                         const Odds *odds, int64_t free_place[n_groups], double score[n_flows])
-{
+                         const Odds *odds, int64_t free_place[n_groups], double score[n_flows]) {
     for (int64_t f = 0; f < n_flows; f++) {
         int64_t g = group[f];
         int hidden = width[g] > 1;
@@ -32,15 +31,13 @@ KERNEL void place_scores(int64_t n_flows, int64_t n_groups, const int32_t group[
     }
 }
 
-static int ascending(const void *a, const void *b)
-{
+static int ascending(const void *a, const void *b) {
     double x = *(const double *)a, y = *(const double *)b;
     return (x > y) - (x < y);
 }
 
 /* Sort numbers in ascending order. */
-static void sort(double *values, int64_t n)
-{
+static void sort(double *values, int64_t n) {
     if (n > 32) {
         qsort(values, (size_t)n, sizeof *values, ascending);
         return;
@@ -63,8 +60,7 @@ static void sort(double *values, int64_t n)
 KERNEL int64_t merge_equal(int64_t part, int64_t parts, int64_t n_groups, int64_t n_flows,
                            const int64_t ptr[n_groups + 1], double score[n_flows],
                            const int64_t width[n_groups], int64_t count[n_groups], int64_t room,
-                           double distinct[room], double times[room])
-{
+                           double distinct[room], double times[room]) {
     int64_t at = 0;
     for (int64_t g = part_begin(n_groups, part, parts); g < part_end(n_groups, part, parts); g++) {
         double *flows = score + ptr[g];

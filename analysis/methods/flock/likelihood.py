@@ -35,7 +35,7 @@ from analysis.methods.flock.listed import Listed
 from analysis.methods.flock.pairs import Pairs, ShareScratch
 from analysis.solvers.parts import in_parts
 from testbed.arrays import BoolArray, FloatArray, FloatMatrix, IntArray, LongArray, WordArray
-from testbed.kernels import Kernels
+from testbed.kernels import Bound, Kernels
 
 KERNELS = Kernels.beside(__file__)
 _DIRECTIONS = Kernels.beside(__file__, "directions.c")
@@ -90,6 +90,10 @@ class State(NamedTuple):
         """Return the number of links and switches that may fail."""
         return len(self.failed)
 
+    def bound(self) -> Bound:
+        """Return this hypothesis in the form that the functions below take."""
+        return KERNELS.bound("State", self)
+
 
 def accumulate(listed: Listed, pairs: Pairs, failed: BoolArray) -> FloatArray:
     """Return the change of the log-likelihood of all groups if each component is flipped:
@@ -125,17 +129,17 @@ def accumulate(listed: Listed, pairs: Pairs, failed: BoolArray) -> FloatArray:
     return np.sum(shares, axis=0)
 
 
-def flip(component: int, state: State) -> None:
+def flip(component: int, state: Bound) -> None:
     """Flip a component of the hypothesis and update delta and the posterior."""
     KERNELS.flip_one(component=component, state=state)
 
 
-def place(components: LongArray, state: State) -> None:
+def place(components: LongArray, state: Bound) -> None:
     """Flip many components (int64[n]) at once, without updating delta and the posterior."""
     KERNELS.place(components=components, state=state)
 
 
-def likelihood(state: State) -> float:
+def likelihood(state: Bound) -> float:
     """Return the log-likelihood of all groups in nats, relative to that of no failure."""
     return KERNELS.likelihood(state=state)
 
@@ -168,8 +172,8 @@ class Room(NamedTuple):
         return cls(np.zeros(most, np.int64), np.zeros(most, np.uint64), near)
 
 
-def turn(links: LongArray, state: State) -> None:
+def turn(links: LongArray, room: Room, state: Bound) -> None:
     """Set each of the directed ``links``, int64[n] in ascending order, and its other direction to
     their most likely state with all other components fixed; repeat that once. Delta is not
     updated."""
-    _DIRECTIONS.turn(links=links, room=Room.of(state.pairs), state=state)
+    _DIRECTIONS.turn(links=links, room=room, state=state)

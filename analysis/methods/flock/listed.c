@@ -10,8 +10,7 @@ typedef struct {
 
 /* Write a hash of each path set in one part of the sets. */
 KERNEL void hash_sets(int64_t part, int64_t parts, const Sets *sets, int64_t n_sets,
-                      uint64_t hashes[n_sets])
-{
+                      uint64_t hashes[n_sets]) {
     for (int64_t s = part_begin(n_sets, part, parts); s < part_end(n_sets, part, parts); s++) {
         uint64_t x = 0xCBF29CE484222325u;
         for (int64_t p = sets->ptr[s]; p < sets->ptr[s + 1]; p++) {
@@ -26,8 +25,7 @@ KERNEL void hash_sets(int64_t part, int64_t parts, const Sets *sets, int64_t n_s
 }
 
 /* Return whether the sets a and b have the same paths in the same order. */
-static bool same_paths(const Sets *sets, int64_t a, int64_t b)
-{
+static bool same_paths(const Sets *sets, int64_t a, int64_t b) {
     int64_t n = sets->ptr[a + 1] - sets->ptr[a];
     if (n != sets->ptr[b + 1] - sets->ptr[b])
         return false;
@@ -48,8 +46,7 @@ static bool same_paths(const Sets *sets, int64_t a, int64_t b)
  * all -1 and a power of two of them, becomes a hash table of groups. Return their number. */
 KERNEL int64_t group_equal(const Sets *sets, int64_t n_sets, int64_t n_slots,
                            const uint64_t hashes[n_sets], int32_t slots[n_slots],
-                           int32_t group[n_sets], int32_t first[n_sets])
-{
+                           int32_t group[n_sets], int32_t first[n_sets]) {
     int32_t n_groups = 0;
     for (int64_t s = 0; s < n_sets; s++) {
         int64_t at = (int64_t)(hashes[s] & (uint64_t)(n_slots - 1));
@@ -81,8 +78,7 @@ typedef struct {
 KERNEL int64_t path_components(int64_t part, int64_t parts, int64_t n_paths, int64_t n_entries,
                                const int64_t ptr[n_paths + 1], const int32_t links[n_entries],
                                const Components *components, int64_t count[n_paths], int64_t room,
-                               int32_t out[room])
-{
+                               int32_t out[room]) {
     int64_t at = 0;
     for (int64_t p = part_begin(n_paths, part, parts); p < part_end(n_paths, part, parts); p++) {
         int32_t *path = out + at;
@@ -113,8 +109,7 @@ KERNEL int64_t path_components(int64_t part, int64_t parts, int64_t n_paths, int
 KERNEL void count_occurrences(int64_t n_groups, int64_t n_paths, int64_t n_entries,
                               int64_t n_components, const int64_t outer[n_groups + 1],
                               const int64_t inner[n_paths + 1], const int32_t components[n_entries],
-                              int32_t last[n_components], int64_t count[n_components])
-{
+                              int32_t last[n_components], int64_t count[n_components]) {
     for (int64_t g = 0; g < n_groups; g++) {
         for (int64_t e = inner[outer[g]]; e < inner[outer[g + 1]]; e++) {
             int32_t c = components[e];
@@ -131,8 +126,7 @@ KERNEL void write_occurrences(int64_t n_groups, int64_t n_paths, int64_t n_entri
                               int64_t n_components, int64_t n_found,
                               const int64_t outer[n_groups + 1], const int64_t inner[n_paths + 1],
                               const int32_t components[n_entries], int32_t last[n_components],
-                              int64_t free_place[n_components], int32_t groups[n_found])
-{
+                              int64_t free_place[n_components], int32_t groups[n_found]) {
     for (int64_t g = 0; g < n_groups; g++) {
         for (int64_t e = inner[outer[g]]; e < inner[outer[g + 1]]; e++) {
             int32_t c = components[e];

@@ -99,12 +99,10 @@ class ShareScratch(NamedTuple):
     def of(cls, climbs: Climbs, n_components: int) -> ShareScratch:
         """Return memory for the longest list of climbs."""
         size = 2 * int(np.diff(climbs.list_ptr).max(initial=0)) + 1
-        return cls(
-            *np.zeros((4, n_components), np.int32),
-            *np.zeros((2, size)),
-            np.full(size, -1, np.int64),
-            np.zeros(size, np.int64),
-        )
+        usual, members, missing, touched = np.zeros((4, n_components), np.int32)
+        total, known = np.zeros((2, size))
+        mark, numbers = np.full(size, -1, np.int64), np.zeros(size, np.int64)
+        return cls(usual, members, missing, touched, total, known, mark, numbers)
 
     @property
     def n_numbers(self) -> int:

@@ -18,19 +18,16 @@ typedef struct {
 } Gains;
 
 /* Return into how many blocks the gains of so many components are divided. */
-KERNEL int64_t gain_blocks(int64_t n_components)
-{
+KERNEL int64_t gain_blocks(int64_t n_components) {
     return (n_components + BLOCK - 1) / BLOCK;
 }
 
-static int64_t block_end(int64_t block, const State *s)
-{
+static int64_t block_end(int64_t block, const State *s) {
     return least((block + 1) * BLOCK, s->n_components);
 }
 
 /* Mark as stale the blocks of all components that share a group with a component. */
-static void touched(int64_t component, const Gains *gains, const State *s)
-{
+static void touched(int64_t component, const Gains *gains, const State *s) {
     const Listed *listed = &s->listed;
     const int64_t *in_lists = s->pairs.climbs.component_ptr, *ptr = listed->component_ptr;
     gains->stale[component / BLOCK] = true;
@@ -50,8 +47,7 @@ static void touched(int64_t component, const Gains *gains, const State *s)
 
 /* Update all stale gains; return the highest gain, or 0 if no flip gains. `but` is a component that
  * may not be flipped, -1 if there is none. */
-static double most_gained(const Gains *gains, int64_t but, const State *s)
-{
+static double most_gained(const Gains *gains, int64_t but, const State *s) {
     double highest = 0.0;
     for (int64_t block = 0; block < gains->n_blocks; block++) {
         if (gains->stale[block]) {
@@ -77,8 +73,7 @@ static double most_gained(const Gains *gains, int64_t but, const State *s)
 
 /* Return the log posterior plus all positive gains: an optimistic estimate of what further flips
  * can reach. */
-static double hope(const Gains *gains, const State *s)
-{
+static double hope(const Gains *gains, const State *s) {
     double total = s->posterior[0];
     for (int64_t block = 0; block < gains->n_blocks; block++)
         if (gains->most[block] > 0)
@@ -90,8 +85,7 @@ static double hope(const Gains *gains, const State *s)
 
 /* Return the first component whose gain equals `highest`, the highest gain, up to rounding; -1 if
  * that is no more than rounding. */
-static int64_t first_best(const Gains *gains, double highest, const State *s)
-{
+static int64_t first_best(const Gains *gains, double highest, const State *s) {
     if (highest <= gains->better)
         return -1;
     double enough = highest - 1e-9 * highest;
@@ -106,22 +100,19 @@ static int64_t first_best(const Gains *gains, double highest, const State *s)
 }
 
 /* Flip a component and mark the gains that this changes as stale. */
-KERNEL void flip_among(int64_t component, const Gains *gains, const State *state)
-{
+KERNEL void flip_among(int64_t component, const Gains *gains, const State *state) {
     flip_with_posterior(component, state);
     touched(component, gains, state);
 }
 
 /* Mark all gains as stale that are in a block with a component or share a group with it. */
-KERNEL void make_stale(int64_t component, const Gains *gains, const State *state)
-{
+KERNEL void make_stale(int64_t component, const Gains *gains, const State *state) {
     touched(component, gains, state);
 }
 
 /* Flip the component with the highest gain, except for `but`, and return it; return -1 if none
  * gains, or if not even the sum of all gains makes the log posterior higher than `before`. */
-KERNEL int64_t flip_best(int64_t but, double before, const Gains *gains, const State *state)
-{
+KERNEL int64_t flip_best(int64_t but, double before, const Gains *gains, const State *state) {
     int64_t pick = first_best(gains, most_gained(gains, but, state), state);
     if (pick < 0 || (before > -INFINITY && hope(gains, state) <= before))
         return -1;
@@ -130,15 +121,13 @@ KERNEL int64_t flip_best(int64_t but, double before, const Gains *gains, const S
 }
 
 /* Return whether two values of delta are equal up to rounding. */
-static bool nearly_equal(double a, double b)
-{
+static bool nearly_equal(double a, double b) {
     return fabs(a - b) <= 1e-7 * (1 + fabs(b));
 }
 
 /* Return the last failed component before this one whose delta has changed since its last trial; -1
  * if there is none. */
-KERNEL int64_t next_failed(int64_t component, int64_t n, const double tried[n], const State *state)
-{
+KERNEL int64_t next_failed(int64_t component, int64_t n, const double tried[n], const State *state) {
     for (int64_t c = component - 1; c >= 0; c--)
         if (state->failed[c] && !nearly_equal(tried[c], state->delta[c]))
             return c;
@@ -148,8 +137,7 @@ KERNEL int64_t next_failed(int64_t component, int64_t n, const double tried[n], 
 /* Search greedily without joint likelihood exploration: compute the gain of every component again
  * from its groups after each flip. Return the log posterior of the hypothesis found. */
 KERNEL double plain_greedy(const Listed *listed, int64_t n, bool failed[n], const double prior[n],
-                           double gain[n], double better)
-{
+                           double gain[n], double better) {
     double total = 0.0;
     for (;;) {
         double highest = -INFINITY;

@@ -10,6 +10,7 @@ import numpy as np
 
 from analysis.methods.flock.likelihood import (
     BETTER,
+    Room,
     State,
     accumulate,
     flip,
@@ -21,7 +22,7 @@ from analysis.methods.flock.model import FlockModel
 from analysis.telemetry.identifiability import Identifiability
 from testbed.arrays import BoolArray, FloatArray
 from testbed.fabric.paths import Paths, PathSets
-from testbed.kernels import Kernels
+from testbed.kernels import Bound, Kernels
 
 KERNELS = Kernels.beside(__file__)
 
@@ -46,7 +47,7 @@ class Search:
 
     Attributes:
         failed: The hypothesis, bool[n_components].
-        state: What the kernels work on.
+        state: What the kernels work on; ``bound`` is the same in their form.
         remarks: What the user of its outcome should know.
         alone: What the listed groups blame alone, if they were asked, bool[n_components].
     """
@@ -70,10 +71,11 @@ class Search:
             ),
             model.prior,
         )
+        self.bound = state.bound()
         self.failed, self._delta, self._posterior = state.failed, state.delta, state.posterior
         if failed is not None:
-            place(np.flatnonzero(failed), state)
-            self._posterior[0] = likelihood(state) + model.prior[failed].sum()
+            place(np.flatnonzero(failed), self.bound)
+            self._posterior[0] = likelihood(self.bound) + model.prior[failed].sum()
         if compare:
             self._delta[:] = accumulate(state.listed, state.pairs, self.failed)
 
@@ -88,7 +90,7 @@ class Search:
 
     def flip(self, component: int) -> None:
         """Flip the component with this number, and update delta and the posterior, both in nats."""
-        flip(component, self.state)
+        flip(component, self.bound)
 
     def move_to(self, hypothesis: BoolArray) -> None:
         """Flip components until the hypothesis is the given one, bool[n_components]."""
@@ -101,8 +103,8 @@ class Search:
 
         Of components with equal gains, up to rounding, the first is flipped.
         """
-        gains = Gains.of(allowed, remove=remove)
-        while _flip_best(gains, self.state) >= 0:
+        gains = _gains(allowed, remove=remove)
+        while _flip_best(gains, self.bound) >= 0:
             pass  # Python handles an interrupt between two flips
 
     def run(self, *, refine: bool, devices: bool) -> BoolArray:
@@ -141,7 +143,7 @@ class Search:
     def _release(self, allowed: BoolArray, tried: FloatArray) -> bool:
         """Try the release of each failed component, devices first, because a wrong device hides
         other errors. Return whether any release was better."""
-        improved, gains = False, Gains.of(allowed, remove=True)
+        improved, gains = False, _gains(allowed, remove=True)
         component = len(self.failed)
         while (component := self._next_failed(component, tried)) >= 0:
             improved |= self._attempt(component, gains, tried)
@@ -149,7 +151,7 @@ class Search:
 
     def _blame_devices(self, allowed: BoolArray, tried: FloatArray) -> bool:
         """Try each device in place of its failed links. Return whether any was better."""
-        model, improved, gains = self.model, False, Gains.of(allowed, remove=True)
+        model, improved, gains = self.model, False, _gains(allowed, remove=True)
         # A link adds nothing beside a failed device of its own, so its prior is saved.
         links = np.flatnonzero(self.failed[: len(model.ends)])
         saved = np.zeros(len(self.failed))
@@ -167,16 +169,16 @@ class Search:
     def _next_failed(self, component: int, tried: FloatArray) -> int:
         """Return the last failed component before this one whose delta has changed since its last
         trial; -1 if there is none."""
-        return KERNELS.next_failed(component=component, tried=tried, state=self.state)
+        return KERNELS.next_failed(component=component, tried=tried, state=self.bound)
 
-    def _attempt(self, component: int, gains: Gains, tried: FloatArray) -> bool:
+    def _attempt(self, component: int, gains: Bound, tried: FloatArray) -> bool:
         """Flip a component, then others that gain, and undo all flips if the result is not better.
 
         The trial is given up as soon as the sum of all remaining gains cannot make it better.
         Return whether it was better.
         """
         tried[component] = self._delta[component]
-        state, before, trail = self.state, self.posterior(), [component]
+        state, before, trail = self.bound, self.posterior(), [component]
         KERNELS.flip_among(component=component, gains=gains, state=state)
         while (pick := _flip_best(gains, state, but=component, before=before)) >= 0:
             trail.append(pick)
@@ -192,7 +194,7 @@ class Search:
         """Set each failed directed link to its most likely direction or directions, see `turn`."""
         state = self.state
         links = np.flatnonzero(self.failed[: self.model.n_links])
-        turn(links, state)
+        turn(links, Room.of(state.pairs), self.bound)
         self._delta[:] = accumulate(state.listed, state.pairs, self.failed)
 
     def hope(self) -> float:
@@ -311,25 +313,26 @@ class Gains(NamedTuple):
     remove: bool
     better: float = BETTER
 
-    @classmethod
-    def of(cls, allowed: BoolArray, *, remove: bool) -> Gains:
-        """Return gains that are all stale; ``allowed``, bool[n_components], is kept, not copied."""
-        n_blocks = KERNELS.gain_blocks(n_components=len(allowed))
-        return cls(
-            gain=np.empty(len(allowed)),
-            most=np.empty(n_blocks),
-            stale=np.ones(n_blocks, np.bool_),
-            allowed=allowed,
-            remove=remove,
-        )
-
     @property
     def n_blocks(self) -> int:
         """Return the number of blocks."""
         return len(self.most)
 
 
-def _flip_best(gains: Gains, state: State, *, but: int = -1, before: float = -math.inf) -> int:
+def _gains(allowed: BoolArray, *, remove: bool) -> Bound:
+    """Return `Gains` that are all stale; ``allowed``, bool[n_components], is kept, not copied."""
+    n_blocks = KERNELS.gain_blocks(n_components=len(allowed))
+    gains = Gains(
+        gain=np.empty(len(allowed)),
+        most=np.empty(n_blocks),
+        stale=np.ones(n_blocks, np.bool_),
+        allowed=allowed,
+        remove=remove,
+    )
+    return KERNELS.bound("Gains", gains)
+
+
+def _flip_best(gains: Bound, state: Bound, *, but: int = -1, before: float = -math.inf) -> int:
     """Flip the component with the highest gain, except for ``but``, and return it. Return -1 if
     none gains, or if not even the sum of all gains makes the log posterior higher than
     ``before``."""
