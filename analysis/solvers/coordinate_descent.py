@@ -37,14 +37,15 @@ m steps are one power.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from functools import cached_property
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from analysis.solvers.incidence import Incidence, Sweeps
 from testbed.arrays import BoolArray, FloatArray, IntArray
-from testbed.kernels import Kernels
+from testbed.kernels import Bound, Kernels
 
 _KERNELS = Kernels.beside(__file__)
 
@@ -71,7 +72,8 @@ class Descent:
     objective: FloatArray
 
 
-class Fit(NamedTuple):
+@dataclass(frozen=True)
+class Fit:
     """The state of a descent, which kernels read and modify.
 
     Attributes:
@@ -86,6 +88,11 @@ class Fit(NamedTuple):
     x: FloatArray
     square: float
     linear: float
+
+    @cached_property
+    def bound(self) -> Bound:
+        """Return this in the form that kernels take."""
+        return _KERNELS.bound("Fit", self)
 
 
 def coordinate_descent(
@@ -130,13 +137,13 @@ def coordinate_descent(
     fit = started(sweeps, incidence, y, weight, times, penalty, regulariser)
     history: list[float] = []
     while True:
-        history.append(value(sweeps, incidence, fit))
+        history.append(value(sweeps, fit))
         gain = history[-2] - history[-1] if len(history) > 1 else np.inf
         # Rounding may make the last small gain negative; without a limit that, too, ends the loop.
         last = gain <= 0 if max_iterations is None else len(history) > max_iterations
         if gain < tolerance or last:
             return Descent(fit.x, np.array(history))
-        sweeps.sweep(_step, incidence, fit)
+        sweeps.sweep(_step, sweeps.incidence, fit.bound)
 
 
 def started(
@@ -155,14 +162,14 @@ def started(
     x = np.ones(incidence.n_links)
     y, times, packets = (np.ascontiguousarray(a, np.float64) for a in (y, times, weight))
     fit = Fit(y, times, x, square, linear)
-    sweeps.run(_start, incidence, fit, packets)
+    sweeps.run(_start, sweeps.incidence, fit.bound, packets)
     return fit
 
 
-def value(sweeps: Sweeps, incidence: Incidence, fit: Fit) -> float:
+def value(sweeps: Sweeps, fit: Fit) -> float:
     """Return the objective f at the current success probabilities of the links."""
     x = fit.x
-    error = sum(sweeps.run(_error, incidence, fit))
+    error = sum(sweeps.run(_error, sweeps.incidence, fit.bound))
     return error + float((fit.square * x * x + fit.linear * x).sum())
 
 
@@ -191,15 +198,15 @@ def objective(
     return float(((y - product) ** 2).sum() + penalty * (a * success**2 + b * success).sum())
 
 
-def _start(part: int, parts: int, incidence: Incidence, fit: Fit, weight: FloatArray) -> None:
+def _start(part: int, parts: int, incidence: Bound, fit: Bound, weight: FloatArray) -> None:
     _KERNELS.start(part=part, parts=parts, incidence=incidence, fit=fit, weight=weight)
 
 
-def _error(part: int, parts: int, incidence: Incidence, fit: Fit) -> float:
+def _error(part: int, parts: int, incidence: Bound, fit: Bound) -> float:
     return _KERNELS.error(part=part, parts=parts, incidence=incidence, fit=fit)
 
 
-def _step(part: int, parts: int, order: IntArray, incidence: Incidence, fit: Fit) -> None:
+def _step(part: int, parts: int, order: IntArray, incidence: Bound, fit: Bound) -> None:
     _KERNELS.step(part=part, parts=parts, order=order, incidence=incidence, fit=fit)
 
 
@@ -230,11 +237,11 @@ def stochastic_descent(
     rng = np.random.default_rng(seed)
     sweeps, alike = Sweeps(incidence), np.ones(incidence.n_paths)
     fit = started(sweeps, incidence, y, alike, alike, penalty)
-    history = [value(sweeps, incidence, fit)]
+    history = [value(sweeps, fit)]
     while len(history) <= max_rounds:
         order = rng.permutation(incidence.n_paths)
         _KERNELS.descend_round(
-            incidence=incidence,
+            incidence=sweeps.incidence,
             y=fit.y,
             x=fit.x,
             order=order,
@@ -242,7 +249,7 @@ def stochastic_descent(
             penalty=penalty / incidence.n_paths,
             updated=np.zeros(incidence.n_links, np.int64),
         )
-        history.append(value(sweeps, incidence, fit))
+        history.append(value(sweeps, fit))
         if abs(history[-2] - history[-1]) < tolerance * history[-1]:
             break
     return Descent(fit.x, np.array(history))

@@ -107,9 +107,13 @@ class Sweeps:
     """The order in which kernels visit the paths and links of a problem, in parallel.
 
     The first arguments of the functions are ``part, parts``, as for `in_parts`.
+
+    Attributes:
+        incidence: The paths and links, in the form that kernels take.
     """
 
     def __init__(self, incidence: Incidence) -> None:
+        self.incidence = _KERNELS.bound("Incidence", incidence)
         work = len(incidence.links)
         self.work = work if work >= LARGE else 0
         layers = _layers(incidence) if self.work else None

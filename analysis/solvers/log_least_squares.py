@@ -23,7 +23,7 @@ import numpy as np
 
 from analysis.solvers.incidence import Incidence, Sweeps
 from testbed.arrays import BoolArray, FloatArray, IntArray
-from testbed.kernels import Kernels
+from testbed.kernels import Bound, Kernels
 
 _KERNELS = Kernels.beside(__file__)
 
@@ -56,14 +56,15 @@ def log_least_squares(
     if used is not None:
         times = np.where(used, times, 0.0)
     sweeps, b = Sweeps(incidence), np.zeros(incidence.n_links)
-    fit = _Fit(np.log(y), np.ascontiguousarray(times, np.float64), b, float(omega))
+    weight = np.ascontiguousarray(times, np.float64)
+    fit = _KERNELS.bound("Fit", _Fit(np.log(y), weight, b, float(omega)))
     before = np.inf
     for number in itertools.count():
-        now = sum(sweeps.run(_squares, incidence, fit)) - omega * float(b.sum())
+        now = sum(sweeps.run(_squares, sweeps.incidence, fit)) - omega * float(b.sum())
         if before - now < tolerance or before <= now or number == max_iterations:
             break
         before = now
-        sweeps.sweep(_step, incidence, fit)
+        sweeps.sweep(_step, sweeps.incidence, fit)
     return np.exp(b)
 
 
@@ -83,9 +84,9 @@ class _Fit(NamedTuple):
     omega: float
 
 
-def _squares(part: int, parts: int, incidence: Incidence, fit: _Fit) -> float:
+def _squares(part: int, parts: int, incidence: Bound, fit: Bound) -> float:
     return _KERNELS.squares(part=part, parts=parts, incidence=incidence, fit=fit)
 
 
-def _step(part: int, parts: int, order: IntArray, incidence: Incidence, fit: _Fit) -> None:
+def _step(part: int, parts: int, order: IntArray, incidence: Bound, fit: Bound) -> None:
     _KERNELS.step(part=part, parts=parts, order=order, incidence=incidence, fit=fit)
