@@ -147,7 +147,7 @@ def _explain(
     """
     _KERNELS.explain(
         incidence=incidence,
-        lost=lost.astype(np.int64),
+        lost=np.ascontiguousarray(lost, np.int64),
         open_paths=open_paths,
         suspect=suspect,
         gain=np.zeros(incidence.n_links, np.int64),

@@ -134,7 +134,7 @@ class Sweeps:
 def _any_of(ptr: LongArray, members: IntArray, marked: BoolArray) -> BoolArray:
     """Return which rows of a CSR array have a marked member."""
     hit = np.empty(len(ptr) - 1, np.bool_)
-    _KERNELS.mark_any(ptr=ptr, members=members, marked=marked, hit=hit)
+    _KERNELS.mark_any(ptr=ptr, members=members, marked=np.ascontiguousarray(marked), hit=hit)
     return hit
 
 
