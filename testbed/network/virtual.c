@@ -131,9 +131,18 @@ static int others_have(const part_t *part, uint64_t steps) {
     return 1;
 }
 
+/* Tell the processor that this thread waits in a loop. */
+static inline void pause_processor(void) {
+#if defined(__x86_64__) || defined(__i386__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__) || defined(__arm__)
+    __asm__ volatile("yield");
+#endif
+}
+
 static void pause_after(uint32_t looks) {
     if (looks % SPINS)
-        __builtin_ia32_pause();
+        pause_processor();
     else
         sched_yield();
 }
