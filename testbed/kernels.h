@@ -16,6 +16,7 @@
 #include <string.h>
 
 #define KERNEL __attribute__((visibility("default")))
+#define HELPER static inline __attribute__((unused))
 
 /* A numpy.random.Generator: its bit generator, and NumPy's own functions that draw from it, so that
  * a kernel draws the very numbers that Python would (numpy/random/bitgen.h, distributions.h). */
@@ -34,11 +35,11 @@ typedef struct {
 } Random;
 
 /* Return a number uniform over [0, 1). */
-static inline double uniform(const Random *random) {
+HELPER double uniform(const Random *random) {
     return random->bits->next_double(random->bits->state);
 }
 
-static inline int64_t poisson(const Random *random, double mean) {
+HELPER int64_t poisson(const Random *random, double mean) {
     return random->poisson_of(random->bits, mean);
 }
 
@@ -48,36 +49,36 @@ typedef struct {
 } Binomial;
 
 /* Return how many of n packets meet something of probability p. */
-static inline int64_t binomial(const Random *random, int64_t n, double p, Binomial *prepared) {
+HELPER int64_t binomial(const Random *random, int64_t n, double p, Binomial *prepared) {
     return random->binomial_of(random->bits, p, n, prepared);
 }
 
-static inline int64_t least(int64_t a, int64_t b) {
+HELPER int64_t least(int64_t a, int64_t b) {
     return b < a ? b : a;
 }
 
-static inline int64_t most(int64_t a, int64_t b) {
+HELPER int64_t most(int64_t a, int64_t b) {
     return b > a ? b : a;
 }
 
 /* Return x within [low, high], as min(max(x, low), high) does in Python. */
-static inline double clipped(double x, double low, double high) {
+HELPER double clipped(double x, double low, double high) {
     x = low > x ? low : x;
     return high < x ? high : x;
 }
 
 /* Return an unsigned 64-bit number mixed (splitmix64): sums of them tell multisets apart. */
-static inline uint64_t scramble(uint64_t x) {
+HELPER uint64_t scramble(uint64_t x) {
     x = (x + 0x9E3779B97F4A7C15u) * 0xBF58476D1CE4E5B9u;
     x = (x ^ (x >> 27)) * 0x94D049BB133111EBu;
     return x ^ (x >> 31);
 }
 
 /* The first and one past the last of n elements of which part `part` of `parts` takes care. */
-static inline int64_t part_begin(int64_t n, int64_t part, int64_t parts) {
+HELPER int64_t part_begin(int64_t n, int64_t part, int64_t parts) {
     return n * part / parts;
 }
 
-static inline int64_t part_end(int64_t n, int64_t part, int64_t parts) {
+HELPER int64_t part_end(int64_t n, int64_t part, int64_t parts) {
     return n * (part + 1) / parts;
 }

@@ -100,8 +100,14 @@ static void look_ahead(part_t *part, int64_t i, int64_t n) {
     }
 }
 
+#ifdef __clang__
+#define ONE_COPY __attribute__((noinline))
+#else
+#define ONE_COPY __attribute__((noinline, noclone))
+#endif
+
 /* Run what is due before `end`, see `sort_due`. One copy of the code: it stays in the cache. */
-__attribute__((noinline, noclone)) static void run_due(part_t *part, int rest, uint64_t end) {
+ONE_COPY static void run_due(part_t *part, int rest, uint64_t end) {
     int64_t n = (int64_t)sort_due(part, rest, end);
     for (int64_t i = -SWITCH_AHEAD; n && part->net->prefetch && i < 0; i++) look_ahead(part, i, n);
     for (int64_t i = 0; i < n; i++) {
