@@ -43,7 +43,7 @@ import numpy as np
 from analysis.methods.mle.devices import choice, rates
 from analysis.methods.mle.hidden import HiddenFlows
 from analysis.methods.mle.likelihood import MEAN, PENALTY, Problem, cost
-from analysis.methods.mle.moves import COARSE, one_more, other_explanations, settle_all
+from analysis.methods.mle.moves import one_more, other_explanations, settle_all
 from analysis.methods.mle.problem import Rows
 from analysis.methods.mle.search import NARROWEST, explain, penalty_of, resume
 from testbed.arrays import BoolArray, FloatArray, IntArray, LongArray
@@ -170,7 +170,7 @@ class _Reports(NamedTuple):
 
     def _settle_once(self, other: Problem, silence: FloatArray) -> None:
         other.arrived[:] = self.arrived(self.paths(_own(other), silence), float(other.law[MEAN]))
-        settle_all(COARSE, other)
+        settle_all(other)
 
     def paths(self, x: FloatArray, silence: FloatArray) -> PathRates:
         """Return the rates of the paths of unreported flows, given the rates of blamed units and
@@ -216,7 +216,7 @@ class _Reports(NamedTuple):
         and of all rates, by their evidence; so explanations with different penalties compare."""
         blamed, n = int(found.blamed.sum()), len(found.x)
         laws = cost(found) - blamed * found.law[PENALTY]
-        return float(laws + choice(n, blamed) + rates(np.arange(n), found))
+        return float(laws + choice(n, blamed) + rates(np.arange(n, dtype=np.int32), found))
 
     def _blamed(self, x: FloatArray) -> FloatArray:
         total = np.bincount(self.of_row, x[self.rows.units], len(self.rows.lost))
