@@ -92,6 +92,7 @@ class Climbs:
 
         The arguments are positions among the starts, int32[N] each.
         """
+        src_tor, dst_tor = (np.ascontiguousarray(tor, np.int32) for tor in (src_tor, dst_tor))
         return self._count(src_tor, dst_tor)[0]
 
     def path_sets(self, src_tor: IntArray, dst_tor: IntArray) -> PathSets:
@@ -100,6 +101,7 @@ class Climbs:
         The arguments are positions among the starts, int32[N] each; see
         `testbed.fabric.clos.Fabric.path_sets`.
         """
+        src_tor, dst_tor = (np.ascontiguousarray(tor, np.int32) for tor in (src_tor, dst_tor))
         width, hops = self._count(src_tor, dst_tor)
         ptr, path_ptr = pointers(width), pointers(np.repeat(hops, width))
         links = np.empty(int(path_ptr[-1]), np.int32)

@@ -131,6 +131,7 @@ class Ecmp:
             src, dst: The pairs of ToRs.
             rng: The generator that draws them.
         """
+        src, dst = (np.ascontiguousarray(tor, np.int32) for tor in (src, dst))
         turn = self.turn[src, dst]
         tier = self.fabric.tier
         length = 2 * turn.astype(np.int64) - tier[src] - tier[dst]

@@ -189,6 +189,7 @@ class EcmpProbabilities:
         Args:
             links: Directed links, int64[N].
         """
+        links = np.ascontiguousarray(links, np.int64)
         ptr = np.zeros(len(links) + 1, np.int64)
         shared, share = np.empty(_ROOM, np.int32), np.empty(_ROOM)
         room, votes = _Room.of(self._ways, self.n_links), np.zeros(self.n_links)

@@ -171,7 +171,7 @@ def send(
     packets, drops = np.zeros(loss.shape[1], np.int64), np.zeros(loss.shape[1], np.int64)
     _KERNELS.send_packets(
         rng=rng,
-        loss=loss,
+        loss=np.ascontiguousarray(loss, np.float64),
         ptr=paths.ptr,
         links=paths.links,
         path=path,
