@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The paths whose losses one blamed unit mainly causes; see black_holes.py. */
 
-/* Write each pair of a path and a blamed unit that causes at least half of its losses: the unit, the
- * path, and the rate of the path's other units, as far as there is `room`. Return how many there
- * are. `last`, all -1, and `over`, for the units of a path, are scratch. */
+/* Write each pair of a path and a blamed unit that causes at least half of its losses: the unit,
+ * the path, and the rate of the path's other units, as far as there is `room`. Return how many
+ * there are. `last`, all -1, and `over`, for the units of a path, are scratch. */
 KERNEL int64_t main_faults(int64_t n_paths, const int64_t ptr[n_paths + 1], int64_t n_entries,
                            const int32_t links[n_entries], int64_t n_links,
                            const int32_t of_link[n_links], int64_t n_units,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Failed devices: the blame of all links of a switch at once, and the release of those that are more
- * likely healthy; see devices.py. */
+/* Failed devices: the blame of all links of a switch at once, and the release of those that are
+ * more likely healthy; see devices.py. */
 #include "moves.h"
 
 /* Return the cost in nats of naming m faulty ones of the n links of a failed device, of which half
@@ -32,8 +32,8 @@ KERNEL double rate_costs(int64_t n, const int32_t own[n], const Problem *s) {
     return total;
 }
 
-/* Shift loss from one side to the other until the lowest rates of the blamed units of both sides are
- * equal, if this costs next to nothing, as no path shows such a shift. Return the gain in
+/* Shift loss from one side to the other until the lowest rates of the blamed units of both sides
+ * are equal, if this costs next to nothing, as no path shows such a shift. Return the gain in
  * log-likelihood. */
 static double balance(int64_t n, const int32_t *own, const int32_t *side, const Problem *s) {
     double one = INFINITY, other = INFINITY;

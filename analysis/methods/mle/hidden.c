@@ -10,8 +10,8 @@ KERNEL int64_t n_kinds(void) {
     return 64 * 64;
 }
 
-/* Return the number of a flow's kind, which encodes the packets it lost (up to 4, then in steps of a
- * half of log2) and those that arrived (1 and the integer part of log2). */
+/* Return the number of a flow's kind, which encodes the packets it lost (up to 4, then in steps of
+ * a half of log2) and those that arrived (1 and the integer part of log2). */
 static int64_t kind_of(double arrived, double lost) {
     int size = 0;
     if (arrived > 0.0) {
@@ -29,8 +29,8 @@ static int ascending(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-/* Put the flows of each set one after another: write their arrived and lost packets to `flows`, from
- * free_place[set] on. */
+/* Put the flows of each set one after another: write their arrived and lost packets to `flows`,
+ * from free_place[set] on. */
 KERNEL void sort_by_set(int64_t n_flows, const int64_t set_of[n_flows],
                         const double arrived[n_flows], const double lost[n_flows], int64_t n_sets,
                         int64_t free_place[n_sets], double flows[n_flows][2]) {
@@ -43,13 +43,13 @@ KERNEL void sort_by_set(int64_t n_flows, const int64_t set_of[n_flows],
 
 /* Merge the flows of each set that are of one kind; set g has those from ptr[g] on. Write the mean
  * packets that arrived and were lost and the number of flows, each `weight` times, to `merged`, and
- * where those of each set begin to `flow_ptr`. Return their number. `kinds` and `sums` (0 before and
- * after) are scratch. */
+ * where those of each set begin to `flow_ptr`. Return their number. `kinds` and `sums` (0 before
+ * and after) are scratch. */
 KERNEL int64_t merge_similar(int64_t n_sets, const int64_t ptr[n_sets + 1], int64_t n_flows,
                              const double flows[n_flows][2], double weight, int64_t kinds[n_flows],
-                             int64_t most_kinds, double sums[most_kinds][3], int64_t flow_ptr[n_sets + 1],
-                             double merged_arrived[n_flows], double merged_lost[n_flows],
-                             double times[n_flows]) {
+                             int64_t most_kinds, double sums[most_kinds][3],
+                             int64_t flow_ptr[n_sets + 1], double merged_arrived[n_flows],
+                             double merged_lost[n_flows], double times[n_flows]) {
     int64_t at = 0;
     flow_ptr[0] = 0;
     for (int64_t g = 0; g < n_sets; g++) {
@@ -78,8 +78,8 @@ KERNEL int64_t merge_similar(int64_t n_sets, const int64_t ptr[n_sets + 1], int6
 
 /* ---- climbs of ToRs ---- */
 
-/* Climbs: those of a ToR to a tier are climb tier_ptr[tor][tier] to tier_ptr[tor][tier + 1] - 1, and
- * climb c has the links from ptr[c] on, the other direction of which is the way down. Lists are
+/* Climbs: those of a ToR to a tier are climb tier_ptr[tor][tier] to tier_ptr[tor][tier + 1] - 1,
+ * and climb c has the links from ptr[c] on, the other direction of which is the way down. Lists are
  * numbered tor * tiers + tier. */
 
 /* Add to the marks of links what tells the climbs of the lists `on` apart. */
@@ -118,8 +118,8 @@ KERNEL void add_arrivals(int64_t way, int64_t n_tors, int64_t n_ends,
                     arrived[links[e] ^ way] += total[tor * tiers + tier];
 }
 
-/* Write the climbs over units that may be blamed: where those of each list begin, the last switch of
- * each, where its units begin, and these units. Return their number. */
+/* Write the climbs over units that may be blamed: where those of each list begin, the last switch
+ * of each, where its units begin, and these units. Return their number. */
 KERNEL int64_t lossy_climbs(int64_t way, int64_t n_tors, int64_t n_ends,
                             const int64_t tier_ptr[n_tors][n_ends], int64_t n_climbs,
                             const int32_t end[n_climbs], const int64_t ptr[n_climbs + 1],

@@ -6,8 +6,8 @@ static const double DEAD = 60.0;         /* the rate that stands for total loss 
 static const double LEAST_RATE = 1e-3;   /* of the mean: how low a healthy unit's x is looked for */
 static const double PI = 3.141592653589793;
 
-/* Indices of `law`: the mean rate of a healthy link, the least rate of a blamed one, and the penalty
- * of blaming one, in nats. */
+/* Indices of `law`: the mean rate of a healthy link, the least rate of a blamed one, and the
+ * penalty of blaming one, in nats. */
 enum { MEAN, FAULT, PENALTY };
 
 /* Rows of known paths, and an explanation of their losses; see `Problem` in likelihood.py. */
@@ -24,7 +24,7 @@ typedef struct {
     double *x;               /* [n_units]: rates, -ln(success) */
     double *total;           /* [n_rows]: their sums */
     bool *blamed;            /* [n_units] */
-    double *gains;           /* [n_units]: nats that blaming, or releasing, a unit gains, or costs */
+    double *gains;           /* [n_units]: nats that blaming a unit gains, or releasing costs */
     const bool *candidate;   /* [n_units]: whether a unit lost enough for a fault */
     bool *current;           /* [n_units]: whether its gain is up to date */
     int32_t *queue;          /* [n_units]: scratch of `settle` */
@@ -77,8 +77,8 @@ static Losses losses(int64_t i, double own, double change, const Problem *s) {
 /* Return the most likely x_i from `low` to `high` with all other rates fixed, as if `own` more
  * packets had been lost and `more` had arrived.
  *
- * In w = ln(x) the logarithm of the losses' sum is nearly linear, so Newton's steps, kept inside the
- * bracket of a bisection, need a few rounds at every rate. */
+ * In w = ln(x) the logarithm of the losses' sum is nearly linear, so Newton's steps, kept inside
+ * the bracket of a bisection, need a few rounds at every rate. */
 static double best(int64_t i, double own, double more, double low, double high, const Problem *s) {
     double arrived = s->arrived[i] + more, now = s->x[i];
     if (arrived <= 0.0)

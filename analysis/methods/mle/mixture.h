@@ -229,8 +229,8 @@ static void add_free_gains(double flows, double mine, double arrived, double x,
     }
 }
 
-/* Write to `gain` the gain in log-likelihood if unit i had each of the first `n_rates` rates instead
- * of its own, with all other rates fixed. */
+/* Write to `gain` the gain in log-likelihood if unit i had each of the first `n_rates` rates
+ * instead of its own, with all other rates fixed. */
 static void gains_at(int64_t i, const double *rates, int64_t n_rates, const Mixture *mix,
                      double *gain) {
     const HiddenFlows *hidden = &mix->hidden;

@@ -40,7 +40,8 @@ typedef struct {
     double gain;
 } Peak;
 
-/* Return x to the power n >= 0, by multiplication alone, so that it is the same on every machine. */
+/* Return x to the power n >= 0, by multiplication alone, so that it is the same on every
+ * machine. */
 static double to_power(double x, int64_t n) {
     double power = 1.0;
     for (; n; n >>= 1) {
@@ -256,8 +257,8 @@ static void shared_with(int64_t i, const Mixture *mix, const Search *state) {
         share[j] = larger(share[j], shared[j]);
 }
 
-/* Return the unit, blamed or not as asked, that shares most with unit i and was not returned before;
- * -1 if there is none. Its `share` is set to 0. */
+/* Return the unit, blamed or not as asked, that shares most with unit i and was not returned
+ * before; -1 if there is none. Its `share` is set to 0. */
 static int64_t next_sharing(bool blamed, int64_t i, const Mixture *mix, const Search *state) {
     int64_t pick = -1;
     for (int64_t j = 0; j < mix->n_units; j++) {

@@ -51,7 +51,8 @@ static int64_t strongest(const Problem *s) {
     }
 }
 
-/* Blame a unit that gains the penalty once its neighbours are refitted; return whether there is one.
+/* Blame a unit that gains the penalty once its neighbours are refitted; return whether there is
+ * one.
  *
  * Healthy neighbours explain a part of a fault's losses, so with their rates fixed a unit may gain
  * too little. */
@@ -72,7 +73,8 @@ static bool blame_after_refit(const Problem *s) {
 
 /* Blame and release units until neither gains. */
 KERNEL void search(const Problem *s) {
-    int64_t changes = 0, limit = 100 + 10 * s->n_units; /* rounding must not make it go in circles */
+    int64_t changes = 0;
+    int64_t limit = 100 + 10 * s->n_units; /* rounding must not make it go round in circles */
     for (;;) {
         int64_t pick = strongest(s);
         if (pick >= 0) {

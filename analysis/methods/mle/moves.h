@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The moves of the search: blame a unit, release it or swap it for another, and refit only the units
- * that share a row with the changed one; see moves.py. */
+/* The moves of the search: blame a unit, release it or swap it for another, and refit only the
+ * units that share a row with the changed one; see moves.py. */
 #include "likelihood.h"
 
 /* A unit may be blamed if a rate below the least of a fault is more likely by up to this many nats,
@@ -134,9 +134,9 @@ static int64_t rival(int64_t i, const Problem *s) {
     return pick;
 }
 
-/* Release blamed unit i if it does not gain its penalty any more, or blame another unit in its place
- * that explains its losses better. Return whether either was done; otherwise the explanation is
- * unchanged, and its gain is the cost of the release in nats. */
+/* Release blamed unit i if it does not gain its penalty any more, or blame another unit in its
+ * place that explains its losses better. Return whether either was done; otherwise the explanation
+ * is unchanged, and its gain is the cost of the release in nats. */
 static bool release(int64_t i, bool may_change, const Problem *s) {
     double penalty = s->law[PENALTY];
     bool below = s->x[i] <= s->law[FAULT] && shortfall(i, s) > LENIENT;

@@ -102,7 +102,8 @@ static double unseen_factor(int64_t i, int64_t k, double top, const Problem *s) 
     }
     if (s->unit_ptr[i] < s->unit_ptr[i + 1])
         return 0.0; /* it clearly loses less than a fault does */
-    return smaller(exp(-expected) * width(0.0, expected) * density_at(s->law[FAULT], k, top, s), 1.0);
+    double factor = exp(-expected) * width(0.0, expected) * density_at(s->law[FAULT], k, top, s);
+    return smaller(factor, 1.0);
 }
 
 /* Return the probability of a fault, from the share of faulty units and the Bayes factor. */
