@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The scores of flows, and the merging of equal ones: what `flow_values` in flow_values.py needs. */
+/* The scores of flows, and the merging of equal ones: what `flow_values` in flow_values.py
+ * needs. */
 
 /* The log-odds that loss rates give; see `_Odds` in flow_values.py. */
 typedef struct {

@@ -106,6 +106,24 @@ static int64_t count_turning(const Pairs *pairs, int64_t climb, const bool *fail
     return n;
 }
 
+/* Count the climbs of a list to tops that another list does not reach, in `missing` and `touched`.
+ * Return the number of components touched. */
+static int64_t count_missing(const Pairs *pairs, int64_t list, int64_t other, const bool *failed,
+                             const ShareScratch *s) {
+    const Climbs *climbs = &pairs->climbs;
+    int64_t n = 0;
+    for (int64_t word = climbs->word_ptr[list]; word < climbs->word_ptr[list + 1]; word++) {
+        int64_t index = climbs->first_word[list] + word - climbs->word_ptr[list];
+        uint64_t lacks = (pairs->good[word] | pairs->single[word])
+                         & ~word_of(pairs->good, pairs, other, index);
+        for (; lacks; lacks &= lacks - 1) {
+            int64_t climb = climbs->climb_at[64 * word + __builtin_ctzll(lacks)];
+            n = count_turning(pairs, climb, failed, s->missing, s->touched, n);
+        }
+    }
+    return n;
+}
+
 /* Add the contribution of a list's pairs to the delta of the list's components, times `sign`. If
  * `chosen` is given, count only pairs whose other list is chosen. */
 static void list_share(const Pairs *pairs, int64_t list, double sign, const bool *chosen,
@@ -140,17 +158,7 @@ static void list_share(const Pairs *pairs, int64_t list, double sign, const bool
             mark[n] = g;
             total[n] += known[n];
         }
-        int64_t n_touched = 0;
-        for (int64_t word = climbs->word_ptr[list]; word < climbs->word_ptr[list + 1]; word++) {
-            int64_t index = climbs->first_word[list] + word - climbs->word_ptr[list];
-            uint64_t lacks = (pairs->good[word] | pairs->single[word])
-                             & ~word_of(pairs->good, pairs, other, index);
-            for (; lacks; lacks &= lacks - 1) {
-                int64_t climb = climbs->climb_at[64 * word + __builtin_ctzll(lacks)];
-                n_touched
-                    = count_turning(pairs, climb, failed, s->missing, s->touched, n_touched);
-            }
-        }
+        int64_t n_touched = count_missing(pairs, list, other, failed, s);
         for (int64_t i = 0; i < n_touched; i++) {
             int32_t c = s->touched[i];
             int64_t n = s->usual[c] - s->missing[c];

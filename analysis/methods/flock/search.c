@@ -127,7 +127,8 @@ static bool nearly_equal(double a, double b) {
 
 /* Return the last failed component before this one whose delta has changed since its last trial; -1
  * if there is none. */
-KERNEL int64_t next_failed(int64_t component, int64_t n, const double tried[n], const State *state) {
+KERNEL int64_t next_failed(int64_t component, int64_t n, const double tried[n],
+                           const State *state) {
     for (int64_t c = component - 1; c >= 0; c--)
         if (state->failed[c] && !nearly_equal(tried[c], state->delta[c]))
             return c;
