@@ -3,6 +3,8 @@
  * explanations that are tried; see moves.py. */
 #include "moves.h"
 
+static const double FINE = 1e-5; /* nats that a move must gain at the end */
+
 /* Compute the sums of the rows from the rates, and settle all rates. */
 KERNEL void begin(const Problem *s) {
     for (int64_t r = 0; r < s->n_rows; r++) {

@@ -6,7 +6,7 @@
 /* A unit may be blamed if a rate below the least of a fault is more likely by up to this many nats,
  * since the fault's true rate may be just above. */
 static const double LENIENT = 2.0;
-static const double FINE = 1e-5, COARSE = 1e-3; /* nats that a move must gain */
+static const double COARSE = 1e-3; /* nats that a move must gain */
 
 /* Set all units to their most likely rates, see `settle`; return the gain in nats. */
 static double settle_every(double tolerance, const Problem *s) {
