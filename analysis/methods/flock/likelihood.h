@@ -32,7 +32,7 @@ static double prior_of_flip(int64_t component, const State *s) {
 }
 
 /* Flip a component and update delta and the posterior. */
-static void flip_with_posterior(int64_t component, const State *s) {
+SHARED void flip_with_posterior(int64_t component, const State *s) {
     s->posterior[0] += s->delta[component] + prior_of_flip(component, s);
     flip(component, s);
 }

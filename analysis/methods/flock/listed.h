@@ -93,7 +93,7 @@ static void flip_listed(int64_t component, const Listed *listed, bool *failed, d
 
 /* Return the change of the log-likelihood of listed groups if a component is flipped, computed from
  * its groups and not from delta. */
-static double gain_of(int64_t component, const Listed *listed, const bool *failed) {
+SHARED double gain_of(int64_t component, const Listed *listed, const bool *failed) {
     double gain = 0.0;
     int32_t turns = failed[component] ? 1 : 0; /* failures of a path that turns good or bad */
     const int64_t *ptr = listed->component_ptr;

@@ -139,7 +139,7 @@ static double fallen_on(int64_t r, int64_t i, const Problem *s) {
 }
 
 /* Return the packets that unit i is expected to have lost, over all its rows. */
-static double fallen_on_all(int64_t i, const Problem *s) {
+SHARED double fallen_on_all(int64_t i, const Problem *s) {
     double total = 0.0;
     for (int64_t e = s->unit_ptr[i]; e < s->unit_ptr[i + 1]; e++)
         total += fallen_on(s->rows[e], i, s);
@@ -157,7 +157,7 @@ static void move(int64_t i, double new, const Problem *s) {
 }
 
 /* Mark the gains of all units that share a row with unit i as out of date. */
-static void touch(int64_t i, const Problem *s) {
+SHARED void touch(int64_t i, const Problem *s) {
     for (int64_t e = s->unit_ptr[i]; e < s->unit_ptr[i + 1]; e++) {
         int64_t r = s->rows[e];
         for (int64_t f = s->ptr[r]; f < s->ptr[r + 1]; f++)
@@ -170,7 +170,7 @@ static void touch(int64_t i, const Problem *s) {
  * The first units are queue[begin] to queue[begin + count - 1] (a ring buffer); then follow those
  * that share a row with a unit whose rate changed. Return the gain of all moves in nats, the law
  * included. */
-static double settle(int64_t begin, int64_t count, double tolerance, const Problem *s) {
+SHARED double settle(int64_t begin, int64_t count, double tolerance, const Problem *s) {
     int64_t n = s->n_units, budget = 40 * n + 20 * count;
     double gained = 0.0;
     while (count > 0) {
@@ -208,7 +208,7 @@ static double settle(int64_t begin, int64_t count, double tolerance, const Probl
 /* Return by how many nats the evidence of a healthy unit of `size` links, with its rate integrated
  * over the law, is below its likelihood and law at the most likely rate (Laplace's approximation in
  * ln x). */
-static double settled(double lost, double size) {
+SHARED double settled(double lost, double size) {
     return size - size * log(size) + lgamma(size) - 0.5 * log(2 * PI / (lost + size));
 }
 
