@@ -16,7 +16,9 @@
 #include <string.h>
 
 #define KERNEL __attribute__((visibility("default")))
+/* Functions of a header, which not every file that includes it calls. */
 #define HELPER static inline __attribute__((unused))
+#define SHARED static __attribute__((unused))
 
 /* A numpy.random.Generator: its bit generator, and NumPy's own functions that draw from it, so that
  * a kernel draws the very numbers that Python would (numpy/random/bitgen.h, distributions.h). */

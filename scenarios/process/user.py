@@ -15,7 +15,7 @@ from typing import Any, BinaryIO
 
 from testbed.errors import UserError
 
-_THEIRS = ("XDG_CACHE_HOME", "XDG_RUNTIME_DIR", "NUMBA_CACHE_DIR", "PYTHONPATH", "TMPDIR")
+_THEIRS = ("XDG_CACHE_HOME", "XDG_RUNTIME_DIR", "PYTHONPATH", "TMPDIR")
 """Variables that name folders in which a user could place code or replace files."""
 
 

@@ -17,6 +17,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "portable.h"
 #include "counts.h"
 #include "hops.h"
 
@@ -100,12 +101,6 @@ static void look_ahead(part_t *part, int64_t i, int64_t n) {
     }
 }
 
-#ifdef __clang__
-#define ONE_COPY __attribute__((noinline))
-#else
-#define ONE_COPY __attribute__((noinline, noclone))
-#endif
-
 /* Run what is due before `end`, see `sort_due`. One copy of the code: it stays in the cache. */
 ONE_COPY static void run_due(part_t *part, int rest, uint64_t end) {
     int64_t n = (int64_t)sort_due(part, rest, end);
@@ -135,15 +130,6 @@ static int others_have(const part_t *part, uint64_t steps) {
             atomic_load_explicit(&net->parts[i].done, memory_order_acquire) < steps)
             return 0;
     return 1;
-}
-
-/* Tell the processor that this thread waits in a loop. */
-static inline void pause_processor(void) {
-#if defined(__x86_64__) || defined(__i386__)
-    __builtin_ia32_pause();
-#elif defined(__aarch64__) || defined(__arm__)
-    __asm__ volatile("yield");
-#endif
 }
 
 static void pause_after(uint32_t looks) {

@@ -18,7 +18,7 @@ typedef struct {
  *     ln(1 - share + share e^s) = ln(1 + share expm1(s)), or s + ln(share + (1 - share) e^-s),
  *
  * of which the second does not overflow where s is positive. */
-HELPER double value(const FlowValues *values, int64_t g, int64_t b) {
+static double value(const FlowValues *values, int64_t g, int64_t b) {
     int64_t width = values->width[g];
     b = least(most(b, 0), width);
     if (b == 0)

@@ -20,19 +20,19 @@ typedef struct {
 } State;
 
 /* Flip a component of the hypothesis and update delta, but not the posterior. */
-HELPER void flip(int64_t component, const State *s) {
+static void flip(int64_t component, const State *s) {
     flip_listed(component, &s->listed, s->failed, s->delta, s->scratch);
     flip_pairs(component, &s->pairs, s->failed, s->delta, s->mine, s->others, &s->shares);
     s->failed[component] = !s->failed[component];
 }
 
 /* Return what a flip of a component adds to the log prior. */
-HELPER double prior_of_flip(int64_t component, const State *s) {
+static double prior_of_flip(int64_t component, const State *s) {
     return s->failed[component] ? -s->prior[component] : s->prior[component];
 }
 
 /* Flip a component and update delta and the posterior. */
-HELPER void flip_with_posterior(int64_t component, const State *s) {
+SHARED void flip_with_posterior(int64_t component, const State *s) {
     s->posterior[0] += s->delta[component] + prior_of_flip(component, s);
     flip(component, s);
 }

@@ -21,7 +21,7 @@ typedef struct {
  * If a component fails, its paths without a failed component become bad; if it is released, those
  * on which it is the only failed one become good. `scratch`, one number for each component, is 0
  * before and after. */
-HELPER void listed_share(const Listed *listed, int64_t g, double sign, const bool *failed,
+static void listed_share(const Listed *listed, int64_t g, double sign, const bool *failed,
                          double *delta, int32_t *scratch) {
     const int64_t *path_ptr = listed->path_ptr;
     const int32_t *components = listed->components, *failures = listed->failures;
@@ -61,7 +61,7 @@ HELPER void listed_share(const Listed *listed, int64_t g, double sign, const boo
 }
 
 /* Count a component's failure (`by` 1) or release (-1) on the paths of group g. */
-HELPER void step_listed(const Listed *listed, int64_t g, int64_t component, int by) {
+static void step_listed(const Listed *listed, int64_t g, int64_t component, int by) {
     for (int64_t p = listed->group_ptr[g]; p < listed->group_ptr[g + 1]; p++) {
         for (int64_t e = listed->path_ptr[p]; e < listed->path_ptr[p + 1]; e++) {
             if (listed->components[e] == component) {
@@ -77,7 +77,7 @@ HELPER void step_listed(const Listed *listed, int64_t g, int64_t component, int 
 
 /* Update the groups of a component, and their contributions to delta, for its flip. `failed` is the
  * same after the call as before. */
-HELPER void flip_listed(int64_t component, const Listed *listed, bool *failed, double *delta,
+static void flip_listed(int64_t component, const Listed *listed, bool *failed, double *delta,
                         int32_t *scratch) {
     bool fails = !failed[component];
     const int64_t *ptr = listed->component_ptr;
@@ -93,7 +93,7 @@ HELPER void flip_listed(int64_t component, const Listed *listed, bool *failed, d
 
 /* Return the change of the log-likelihood of listed groups if a component is flipped, computed from
  * its groups and not from delta. */
-HELPER double gain_of(int64_t component, const Listed *listed, const bool *failed) {
+SHARED double gain_of(int64_t component, const Listed *listed, const bool *failed) {
     double gain = 0.0;
     int32_t turns = failed[component] ? 1 : 0; /* failures of a path that turns good or bad */
     const int64_t *ptr = listed->component_ptr;
@@ -114,7 +114,7 @@ HELPER double gain_of(int64_t component, const Listed *listed, const bool *faile
 }
 
 /* Flip a component and update the listed groups, but not delta. */
-HELPER void step(int64_t component, const Listed *listed, bool *failed) {
+static void step(int64_t component, const Listed *listed, bool *failed) {
     int by = failed[component] ? -1 : 1;
     const int64_t *ptr = listed->component_ptr;
     for (int64_t at = ptr[component]; at < ptr[component + 1]; at++)

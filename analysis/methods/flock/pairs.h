@@ -38,7 +38,8 @@ typedef struct {
 } Pairs;
 
 /* Return the word of a list's bits for the tops from 64 * index on; 0 if it has no such word. */
-HELPER uint64_t word_of(const uint64_t *bits, const Pairs *pairs, int64_t list, int64_t index) {
+static inline uint64_t word_of(const uint64_t *bits, const Pairs *pairs, int64_t list,
+                               int64_t index) {
     const Climbs *climbs = &pairs->climbs;
     int64_t at = climbs->word_ptr[list] + index - climbs->first_word[list];
     if (at < climbs->word_ptr[list] || at >= climbs->word_ptr[list + 1])
@@ -48,7 +49,7 @@ HELPER uint64_t word_of(const uint64_t *bits, const Pairs *pairs, int64_t list, 
 
 /* Return how many pairs of good climbs, one of each list, end at the same top: the good paths of a
  * pair of ToRs. */
-HELPER int64_t shared_tops(const Pairs *pairs, int64_t a, int64_t b) {
+static int64_t shared_tops(const Pairs *pairs, int64_t a, int64_t b) {
     const Climbs *climbs = &pairs->climbs;
     int64_t shared = 0;
     if (pairs->by_ways) {
@@ -88,7 +89,7 @@ typedef struct {
  *
  * touched[0] to touched[n - 1] are the components counted so far; return their number after this
  * climb. */
-HELPER int64_t count_turning(const Pairs *pairs, int64_t climb, const bool *failed, int32_t *turned,
+static int64_t count_turning(const Pairs *pairs, int64_t climb, const bool *failed, int32_t *turned,
                              int32_t *touched, int64_t n) {
     const int64_t *climb_ptr = pairs->climbs.climb_ptr;
     int32_t failures = pairs->failures[climb];
@@ -107,7 +108,7 @@ HELPER int64_t count_turning(const Pairs *pairs, int64_t climb, const bool *fail
 
 /* Count the climbs of a list to tops that another list does not reach, in `missing` and `touched`.
  * Return the number of components touched. */
-HELPER int64_t count_missing(const Pairs *pairs, int64_t list, int64_t other, const bool *failed,
+static int64_t count_missing(const Pairs *pairs, int64_t list, int64_t other, const bool *failed,
                              const ShareScratch *s) {
     const Climbs *climbs = &pairs->climbs;
     int64_t n = 0;
@@ -125,7 +126,7 @@ HELPER int64_t count_missing(const Pairs *pairs, int64_t list, int64_t other, co
 
 /* Add the contribution of a list's pairs to the delta of the list's components, times `sign`. If
  * `chosen` is given, count only pairs whose other list is chosen. */
-HELPER void list_share(const Pairs *pairs, int64_t list, double sign, const bool *chosen,
+static void list_share(const Pairs *pairs, int64_t list, double sign, const bool *chosen,
                        const bool *failed, double *delta, const ShareScratch *s) {
     const Climbs *climbs = &pairs->climbs;
     int64_t zero = s->n_numbers / 2;
@@ -179,7 +180,7 @@ HELPER void list_share(const Pairs *pairs, int64_t list, double sign, const bool
 }
 
 /* Do what `list_share` does, pair by pair, for lists in which several climbs lead to a top. */
-HELPER void list_share_by_ways(const Pairs *pairs, int64_t list, double sign, const bool *chosen,
+static void list_share_by_ways(const Pairs *pairs, int64_t list, double sign, const bool *chosen,
                                const bool *failed, double *delta, const ShareScratch *s) {
     const Climbs *climbs = &pairs->climbs;
     for (int64_t at = pairs->group_ptr[list]; at < pairs->group_ptr[list + 1]; at++) {
@@ -212,7 +213,7 @@ HELPER void list_share_by_ways(const Pairs *pairs, int64_t list, double sign, co
 }
 
 /* Call whichever of these two fits the lists. */
-HELPER void share(const Pairs *pairs, int64_t list, double sign, const bool *chosen,
+static void share(const Pairs *pairs, int64_t list, double sign, const bool *chosen,
                   const bool *failed, double *delta, const ShareScratch *s) {
     if (pairs->by_ways)
         list_share_by_ways(pairs, list, sign, chosen, failed, delta, s);
@@ -221,7 +222,7 @@ HELPER void share(const Pairs *pairs, int64_t list, double sign, const bool *cho
 }
 
 /* Mark the lists that a component is in, and those that share a group with one of them. */
-HELPER void meet(int64_t component, const Pairs *pairs, bool *mine, bool *others) {
+static void meet(int64_t component, const Pairs *pairs, bool *mine, bool *others) {
     const int64_t *ptr = pairs->climbs.component_ptr;
     for (int64_t at = ptr[component]; at < ptr[component + 1]; at++) {
         int64_t list = pairs->climbs.lists[at];
@@ -232,7 +233,7 @@ HELPER void meet(int64_t component, const Pairs *pairs, bool *mine, bool *others
 }
 
 /* Add the contribution of all pairs with a list in `mine` to delta, times `sign`. */
-HELPER void shares(const Pairs *pairs, double sign, const bool *mine, const bool *others,
+static void shares(const Pairs *pairs, double sign, const bool *mine, const bool *others,
                    const bool *failed, double *delta, const ShareScratch *s) {
     for (int64_t list = 0; list < pairs->climbs.n_lists; list++)
         if (mine[list] || others[list])
@@ -240,13 +241,13 @@ HELPER void shares(const Pairs *pairs, double sign, const bool *mine, const bool
 }
 
 /* Recompute the number of bad paths of a group. */
-HELPER void recount_group(const Pairs *pairs, int64_t g) {
+static void recount_group(const Pairs *pairs, int64_t g) {
     pairs->bad[g]
         = (int32_t)(pairs->values.width[g] - shared_tops(pairs, pairs->up[g], pairs->down[g]));
 }
 
 /* Recompute the number of bad paths of all pairs with a list that contains a component. */
-HELPER void recount(int64_t component, const Pairs *pairs) {
+static void recount(int64_t component, const Pairs *pairs) {
     const int64_t *ptr = pairs->climbs.component_ptr;
     for (int64_t at = ptr[component]; at < ptr[component + 1]; at++) {
         int64_t list = pairs->climbs.lists[at];
@@ -256,7 +257,7 @@ HELPER void recount(int64_t component, const Pairs *pairs) {
 }
 
 /* Count a component's failure (`by` 1) or release (-1) on the climbs of a list. */
-HELPER void step_list(const Pairs *pairs, int64_t list, int64_t component, int by) {
+static void step_list(const Pairs *pairs, int64_t list, int64_t component, int by) {
     const Climbs *climbs = &pairs->climbs;
     for (int64_t climb = climbs->list_ptr[list]; climb < climbs->list_ptr[list + 1]; climb++) {
         for (int64_t e = climbs->climb_ptr[climb]; e < climbs->climb_ptr[climb + 1]; e++) {
@@ -283,7 +284,7 @@ HELPER void step_list(const Pairs *pairs, int64_t list, int64_t component, int b
 
 /* Count a component's failure (`by` 1) or release (-1) on all climbs; the pairs' numbers of bad
  * paths are not updated. */
-HELPER void step_pairs(int64_t component, const Pairs *pairs, int by) {
+static void step_pairs(int64_t component, const Pairs *pairs, int by) {
     const int64_t *ptr = pairs->climbs.component_ptr;
     for (int64_t at = ptr[component]; at < ptr[component + 1]; at++)
         step_list(pairs, pairs->climbs.lists[at], component, by);
@@ -291,7 +292,7 @@ HELPER void step_pairs(int64_t component, const Pairs *pairs, int by) {
 
 /* Update the pairs of a component, and their contributions to delta, for its flip. `failed` is the
  * same after the call as before. `mine` and `others`, one for each list, are scratch. */
-HELPER void flip_pairs(int64_t component, const Pairs *pairs, bool *failed, double *delta,
+static void flip_pairs(int64_t component, const Pairs *pairs, bool *failed, double *delta,
                        bool *mine, bool *others, const ShareScratch *s) {
     const int64_t *ptr = pairs->climbs.component_ptr;
     if (ptr[component] == ptr[component + 1])

@@ -34,17 +34,17 @@ typedef struct {
     const double *law;       /* [3] */
 } Problem;
 
-HELPER double larger(double a, double b) {
+static inline double larger(double a, double b) {
     return b > a ? b : a;
 }
 
-HELPER double smaller(double a, double b) {
+static inline double smaller(double a, double b) {
     return b < a ? b : a;
 }
 
 /* Return the gain in log-likelihood, without the law, of setting x_i to `new` with all other rates
  * fixed. */
-HELPER double gain(int64_t i, double new, const Problem *s) {
+static double gain(int64_t i, double new, const Problem *s) {
     double change = new - s->x[i];
     double total = -s->arrived[i] * change;
     for (int64_t e = s->unit_ptr[i]; e < s->unit_ptr[i + 1]; e++) {
@@ -62,7 +62,7 @@ typedef struct {
 
 /* Return sum_r k_r / (e^X_r - 1) after x_i changes by `change`, with `own` more losses, and minus
  * the slope of this sum. */
-HELPER Losses losses(int64_t i, double own, double change, const Problem *s) {
+static Losses losses(int64_t i, double own, double change, const Problem *s) {
     double x = s->x[i] + change;
     Losses sum = {own / x, own / (x * x)};
     for (int64_t e = s->unit_ptr[i]; e < s->unit_ptr[i + 1]; e++) {
@@ -79,7 +79,7 @@ HELPER Losses losses(int64_t i, double own, double change, const Problem *s) {
  *
  * In w = ln(x) the logarithm of the losses' sum is nearly linear, so Newton's steps, kept inside
  * the bracket of a bisection, need a few rounds at every rate. */
-HELPER double best(int64_t i, double own, double more, double low, double high, const Problem *s) {
+static double best(int64_t i, double own, double more, double low, double high, const Problem *s) {
     double arrived = s->arrived[i] + more, now = s->x[i];
     if (arrived <= 0.0)
         return high;
@@ -113,7 +113,7 @@ HELPER double best(int64_t i, double own, double more, double low, double high, 
 
 /* Return the most likely rate of unit i in its present state, healthy or blamed, with all other
  * rates fixed. */
-HELPER double held(int64_t i, const Problem *s) {
+static double held(int64_t i, const Problem *s) {
     if (s->blamed[i])
         return best(i, 0.0, 0.0, s->law[FAULT], DEAD, s);
     double mean = s->law[MEAN], size = s->size[i];
@@ -122,24 +122,24 @@ HELPER double held(int64_t i, const Problem *s) {
 
 /* Return the cost in nats of the rate x for unit i if it is healthy: 0 at the mean, more
  * elsewhere. */
-HELPER double healthy(int64_t i, double x, const Problem *s) {
+static double healthy(int64_t i, double x, const Problem *s) {
     double share = x / (s->law[MEAN] * s->size[i]);
     return s->size[i] * (share - 1.0 - log(share));
 }
 
 /* Return the cost in nats of unit i's rate: by the law of healthy links, or the penalty. */
-HELPER double law(int64_t i, const Problem *s) {
+static double law(int64_t i, const Problem *s) {
     return s->blamed[i] ? s->law[PENALTY] : healthy(i, s->x[i], s);
 }
 
 /* Return the packets lost on row r that unit i is expected to have lost, in proportion to its
  * rate. */
-HELPER double fallen_on(int64_t r, int64_t i, const Problem *s) {
+static double fallen_on(int64_t r, int64_t i, const Problem *s) {
     return s->lost[r] * smaller(s->x[i] / s->total[r], 1.0);
 }
 
 /* Return the packets that unit i is expected to have lost, over all its rows. */
-HELPER double fallen_on_all(int64_t i, const Problem *s) {
+SHARED double fallen_on_all(int64_t i, const Problem *s) {
     double total = 0.0;
     for (int64_t e = s->unit_ptr[i]; e < s->unit_ptr[i + 1]; e++)
         total += fallen_on(s->rows[e], i, s);
@@ -147,7 +147,7 @@ HELPER double fallen_on_all(int64_t i, const Problem *s) {
 }
 
 /* Set x_i to `new` and update the sums of its rows. */
-HELPER void move(int64_t i, double new, const Problem *s) {
+static void move(int64_t i, double new, const Problem *s) {
     double change = new - s->x[i];
     s->x[i] = new;
     for (int64_t e = s->unit_ptr[i]; e < s->unit_ptr[i + 1]; e++) {
@@ -157,7 +157,7 @@ HELPER void move(int64_t i, double new, const Problem *s) {
 }
 
 /* Mark the gains of all units that share a row with unit i as out of date. */
-HELPER void touch(int64_t i, const Problem *s) {
+SHARED void touch(int64_t i, const Problem *s) {
     for (int64_t e = s->unit_ptr[i]; e < s->unit_ptr[i + 1]; e++) {
         int64_t r = s->rows[e];
         for (int64_t f = s->ptr[r]; f < s->ptr[r + 1]; f++)
@@ -170,7 +170,7 @@ HELPER void touch(int64_t i, const Problem *s) {
  * The first units are queue[begin] to queue[begin + count - 1] (a ring buffer); then follow those
  * that share a row with a unit whose rate changed. Return the gain of all moves in nats, the law
  * included. */
-HELPER double settle(int64_t begin, int64_t count, double tolerance, const Problem *s) {
+SHARED double settle(int64_t begin, int64_t count, double tolerance, const Problem *s) {
     int64_t n = s->n_units, budget = 40 * n + 20 * count;
     double gained = 0.0;
     while (count > 0) {
@@ -208,13 +208,13 @@ HELPER double settle(int64_t begin, int64_t count, double tolerance, const Probl
 /* Return by how many nats the evidence of a healthy unit of `size` links, with its rate integrated
  * over the law, is below its likelihood and law at the most likely rate (Laplace's approximation in
  * ln x). */
-HELPER double settled(double lost, double size) {
+SHARED double settled(double lost, double size) {
     return size - size * log(size) + lgamma(size) - 0.5 * log(2 * PI / (lost + size));
 }
 
 /* Return the integral of x^lost e^(-arrived x) over ln x from a fault's least rate on, relative to
  * its peak, to second order; `expected` is the number of losses expected at that rate. */
-HELPER double width(double lost, double expected) {
+static double width(double lost, double expected) {
     if (lost > expected)
         return sqrt(2 * PI / lost)
                * (1.0 - 0.5 * erfc(log(lost / larger(expected, 1e-9)) * sqrt(lost / 2)));

@@ -50,31 +50,31 @@ typedef struct {
     double *alike;           /* [SIZES * SHARES][3]: scratch, see `Alike` */
 } Mixture;
 
-HELPER double larger(double a, double b) {
+static inline double larger(double a, double b) {
     return b > a ? b : a;
 }
 
-HELPER double smaller(double a, double b) {
+static inline double smaller(double a, double b) {
     return b < a ? b : a;
 }
 
-HELPER double log_losing(double rate) {
+static inline double log_losing(double rate) {
     return log(-expm1(-larger(rate, 1e-300)));
 }
 
 /* Return the logarithm of a path's term, given the logarithm of 1 - e^-rate. */
-HELPER double term_of(double arrived, double lost, double rate, double losing) {
+static inline double term_of(double arrived, double lost, double rate, double losing) {
     if (lost < 0.0)
         return log(-expm1(-arrived * rate));
     return lost * losing - arrived * rate;
 }
 
-HELPER double *room_of(const Mixture *mix, int64_t row) {
+static double *room_of(const Mixture *mix, int64_t row) {
     return mix->room + row * mix->room_width;
 }
 
 /* Update the sums over paths of a set's flows. The first two rows of `room` are scratch. */
-HELPER void sum_set(int64_t g, const Mixture *mix) {
+static void sum_set(int64_t g, const Mixture *mix) {
     const HiddenFlows *hidden = &mix->hidden;
     int64_t first = hidden->set_ptr[g], n = hidden->set_ptr[g + 1] - first;
     double *rates = room_of(mix, 0), *logs = room_of(mix, 1);
@@ -97,7 +97,7 @@ HELPER void sum_set(int64_t g, const Mixture *mix) {
 }
 
 /* Set the rate of unit i; `current` becomes false for units that this affects. */
-HELPER void change(int64_t i, double new, const Mixture *mix, bool *current) {
+static void change(int64_t i, double new, const Mixture *mix, bool *current) {
     const HiddenFlows *hidden = &mix->hidden;
     double by = new - mix->x[i];
     mix->x[i] = new;
@@ -127,7 +127,7 @@ HELPER void change(int64_t i, double new, const Mixture *mix, bool *current) {
 /* Group the paths over unit i of one set, from entry `begin` of `over` on, by their rate without
  * unit i: write these rates to the first row of `room` and the numbers of paths to the second, and
  * the number of groups to `n_groups`. Return where the next set begins. */
-HELPER int64_t group_by_rest(int64_t begin, int64_t i, const Mixture *mix, int64_t *n_groups) {
+static int64_t group_by_rest(int64_t begin, int64_t i, const Mixture *mix, int64_t *n_groups) {
     double *rest = room_of(mix, 0), *many = room_of(mix, 1);
     int64_t g = mix->set_of[mix->over[begin]], n = 0, e = begin;
     for (; e < mix->over_ptr[i + 1] && mix->set_of[mix->over[e]] == g; e++) {
@@ -150,7 +150,7 @@ HELPER int64_t group_by_rest(int64_t begin, int64_t i, const Mixture *mix, int64
 
 /* Return the logarithm of the share of flow f's sum that is on paths of set g other than those of
  * the entries `begin` to `end` - 1 of `over`. */
-HELPER double log_left(int64_t g, int64_t f, int64_t begin, int64_t end, const Mixture *mix) {
+static double log_left(int64_t g, int64_t f, int64_t begin, int64_t end, const Mixture *mix) {
     const HiddenFlows *hidden = &mix->hidden;
     double base = mix->mean[0] * hidden->hops[g], highest = -1e300, whole = 0.0;
     for (int64_t e = begin; e < end; e++)
@@ -174,7 +174,7 @@ HELPER double log_left(int64_t g, int64_t f, int64_t begin, int64_t end, const M
 
 /* Add flow f's gain at each rate to `gain`; `bottom` is the logarithm of its share on other paths,
  * and `gains_at` has filled `room` for n groups of paths. */
-HELPER void add_flow_gains(int64_t f, double bottom, int64_t n, int64_t n_rates,
+static void add_flow_gains(int64_t f, double bottom, int64_t n, int64_t n_rates,
                            const double *rates, double base, const Mixture *mix, double *gain) {
     const HiddenFlows *hidden = &mix->hidden;
     const double *rest = room_of(mix, 0), *many = room_of(mix, 1);
@@ -198,7 +198,7 @@ HELPER void add_flow_gains(int64_t f, double bottom, int64_t n, int64_t n_rates,
 
 /* Count loss-free flow f with those of equal size and equal share `mine` on paths over a unit;
  * return false if no place is free for it. */
-HELPER bool put_off(int64_t f, double mine, const Mixture *mix) {
+static bool put_off(int64_t f, double mine, const Mixture *mix) {
     if (mix->size_of[f] < 0)
         return false;
     Alike *alike = (Alike *)mix->alike + SHARES * mix->size_of[f];
@@ -215,7 +215,7 @@ HELPER bool put_off(int64_t f, double mine, const Mixture *mix) {
 
 /* Add the gain of loss-free flows of which the share `mine` is on paths over a unit of rate x; all
  * their terms change by one factor, whatever the number of paths. */
-HELPER void add_free_gains(double flows, double mine, double arrived, double x,
+static void add_free_gains(double flows, double mine, double arrived, double x,
                            const double *rates, int64_t n_rates, double *gain) {
     if (mine < 1e-14)
         return;
@@ -231,7 +231,7 @@ HELPER void add_free_gains(double flows, double mine, double arrived, double x,
 
 /* Write to `gain` the gain in log-likelihood if unit i had each of the first `n_rates` rates
  * instead of its own, with all other rates fixed. */
-HELPER void gains_at(int64_t i, const double *rates, int64_t n_rates, const Mixture *mix,
+static void gains_at(int64_t i, const double *rates, int64_t n_rates, const Mixture *mix,
                      double *gain) {
     const HiddenFlows *hidden = &mix->hidden;
     const double *rest = room_of(mix, 0), *many = room_of(mix, 1);

@@ -9,7 +9,7 @@ static const double LENIENT = 2.0;
 static const double COARSE = 1e-3; /* nats that a move must gain */
 
 /* Set all units to their most likely rates, see `settle`; return the gain in nats. */
-HELPER double settle_every(double tolerance, const Problem *s) {
+static double settle_every(double tolerance, const Problem *s) {
     int64_t count = 0;
     for (int64_t i = 0; i < s->n_units; i++) {
         s->current[i] = false;
@@ -24,7 +24,7 @@ HELPER double settle_every(double tolerance, const Problem *s) {
 }
 
 /* Settle unit i and the units that share a row with it; return the gain in nats. */
-HELPER double settle_around(int64_t i, double tolerance, const Problem *s) {
+static double settle_around(int64_t i, double tolerance, const Problem *s) {
     int64_t count = 1;
     s->queue[0] = (int32_t)i;
     s->queued[i] = true;
@@ -44,13 +44,13 @@ HELPER double settle_around(int64_t i, double tolerance, const Problem *s) {
 
 /* Return by how many nats the best rate below that of a fault is more likely than the least rate of
  * a fault. */
-HELPER double shortfall(int64_t i, const Problem *s) {
+static double shortfall(int64_t i, const Problem *s) {
     double low = best(i, 0.0, 0.0, LEAST_RATE * s->law[MEAN], s->law[FAULT], s);
     return gain(i, low, s) - gain(i, s->law[FAULT], s);
 }
 
 /* Return the gain in nats, without the penalty, of blaming unit i, all other rates fixed. */
-HELPER double expected_gain(int64_t i, const Problem *s) {
+static double expected_gain(int64_t i, const Problem *s) {
     double new = best(i, 0.0, 0.0, s->law[FAULT], DEAD, s);
     double gained = gain(i, new, s) + law(i, s);
     if (new <= s->law[FAULT] && shortfall(i, s) > LENIENT)
@@ -59,13 +59,13 @@ HELPER double expected_gain(int64_t i, const Problem *s) {
 }
 
 /* Update the gain of unit i. */
-HELPER void update_gain(int64_t i, const Problem *s) {
+static void update_gain(int64_t i, const Problem *s) {
     s->gains[i] = expected_gain(i, s);
     s->current[i] = true;
 }
 
 /* Blame unit i and refit its neighbours; return the gain in nats without the penalty. */
-HELPER double blame(int64_t i, const Problem *s) {
+static double blame(int64_t i, const Problem *s) {
     double paid = law(i, s);
     s->blamed[i] = true;
     double new = best(i, 0.0, 0.0, s->law[FAULT], DEAD, s);
@@ -76,12 +76,12 @@ HELPER double blame(int64_t i, const Problem *s) {
 }
 
 /* Copy the rates of all units to `kept`, from where `restore` reads them. */
-HELPER void keep(const Problem *s) {
+static void keep(const Problem *s) {
     memcpy(s->kept, s->x, (size_t)s->n_units * sizeof *s->kept);
 }
 
 /* Set the rates to those that `keep` copied. */
-HELPER void restore(const Problem *s) {
+static void restore(const Problem *s) {
     for (int64_t i = 0; i < s->n_units; i++) {
         if (s->x[i] != s->kept[i]) {
             move(i, s->kept[i], s);
@@ -91,7 +91,7 @@ HELPER void restore(const Problem *s) {
 }
 
 /* Return the largest share of unit i's losses that are on rows of one other candidate. */
-HELPER double shared_losses(int64_t i, const Problem *s) {
+static double shared_losses(int64_t i, const Problem *s) {
     double mine = 0.0, highest = 0.0;
     for (int64_t e = s->unit_ptr[i]; e < s->unit_ptr[i + 1]; e++) {
         int64_t r = s->rows[e];
@@ -114,7 +114,7 @@ HELPER double shared_losses(int64_t i, const Problem *s) {
 }
 
 /* Return the other unit on a row of unit i whose blame now gains most; -1 if none gains. */
-HELPER int64_t rival(int64_t i, const Problem *s) {
+static int64_t rival(int64_t i, const Problem *s) {
     int64_t pick = -1;
     double highest = 0.0;
     for (int64_t e = s->unit_ptr[i]; e < s->unit_ptr[i + 1]; e++) {
@@ -137,7 +137,7 @@ HELPER int64_t rival(int64_t i, const Problem *s) {
 /* Release blamed unit i if it does not gain its penalty any more, or blame another unit in its
  * place that explains its losses better. Return whether either was done; otherwise the explanation
  * is unchanged, and its gain is the cost of the release in nats. */
-HELPER bool release(int64_t i, bool may_change, const Problem *s) {
+static bool release(int64_t i, bool may_change, const Problem *s) {
     double penalty = s->law[PENALTY];
     bool below = s->x[i] <= s->law[FAULT] && shortfall(i, s) > LENIENT;
     keep(s);
