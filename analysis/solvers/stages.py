@@ -28,7 +28,7 @@ import numpy.typing as npt
 from analysis.solvers.coordinate_descent import EPSILON, coordinate_descent
 from analysis.solvers.incidence import Incidence, Sweeps
 from testbed.arrays import BoolArray, FloatArray, LongArray
-from testbed.kernels import Kernels
+from testbed.kernels import Bound, Kernels
 
 _KERNELS = Kernels.beside(__file__)
 
@@ -172,19 +172,22 @@ def solve_stages(
             incidence, y, weight, penalty=penalty, tolerance=tolerance, used=present, sweeps=sweeps
         ).success
         bad = (x < 1) & (stage == stages)
-        paths = _Paths(rates.sent, rates.success, present, incidence.marked_on(bad))
+        marked = incidence.marked_on(bad)
+        paths = _KERNELS.bound("PathCounts", _Paths(rates.sent, rates.success, present, marked))
         if own_share > 0:
-            links, pooled = _pooled(incidence, paths, bad)
+            links, pooled = _pooled(sweeps.incidence, paths, bad)
             order = links[np.argsort(-pooled[:, 1], kind="stable")]  # the least lossy first
             limit = 1 - own_share * edges[now + 1]
-            _KERNELS.acquit(incidence=incidence, paths=paths, links=order, limit=limit, blamed=bad)
-        links, pooled = _pooled(incidence, paths, bad)
+            _KERNELS.acquit(
+                incidence=sweeps.incidence, paths=paths, links=order, limit=limit, blamed=bad
+            )
+        links, pooled = _pooled(sweeps.incidence, paths, bad)
         stage[links], success[links] = now, pooled[:, 0]
         present = present & ~incidence.paths_with(bad)
     return success, stage
 
 
-def _pooled(incidence: Incidence, paths: _Paths, bad: BoolArray) -> tuple[LongArray, FloatArray]:
+def _pooled(incidence: Bound, paths: Bound, bad: BoolArray) -> tuple[LongArray, FloatArray]:
     """Return the n blamed links, int64[n], and for each of them both results of ``success``
     (`stages.c`), float64[n, 2]."""
     links = np.flatnonzero(bad)
