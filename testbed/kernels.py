@@ -124,8 +124,8 @@ class Bound:
 
 
 def _bound(struct: _Struct, given: Any) -> Bound:
-    made, keep = struct.c_type(), []
-    _filler(struct)(made, given, keep)
+    keep: list[Any] = []
+    made = _maker(struct)(given, keep)
     keep.append(made)
     return Bound(struct, ctypes.addressof(made), keep)
 
@@ -332,7 +332,7 @@ def _converter(argument: _Argument) -> Callable[[Any, list[Any]], Any]:
         return _random
     if argument.struct is not None:
         struct = argument.struct
-        fill = _filler(struct)
+        make = _maker(struct)
 
         def pointer_to_struct(given: Any, keep: list[Any]) -> int:
             if isinstance(given, Bound):
@@ -340,8 +340,7 @@ def _converter(argument: _Argument) -> Callable[[Any, list[Any]], Any]:
                     raise TypeError(f"a {struct.name} is needed, not a {given.struct.name}")
                 keep.append(given)
                 return given.address
-            made = struct.c_type()
-            fill(made, given, keep)
+            made = make(given, keep)
             keep.append(made)
             return ctypes.addressof(made)
 
@@ -352,24 +351,21 @@ def _converter(argument: _Argument) -> Callable[[Any, list[Any]], Any]:
 
 
 @cache
-def _filler(struct: _Struct) -> Callable[[Any, Any, list[Any]], None]:
-    """Return a function that fills a struct from an object's attributes of the same names."""
-    inner = [
-        (each.name, _filler(each.struct))
+def _maker(struct: _Struct) -> Callable[[Any, list[Any]], Any]:
+    """Return a function that makes a struct of an object's attributes of the same names."""
+    c_type = struct.c_type
+    fields = [
+        (
+            each.name,
+            _maker(each.struct) if each.struct and not each.pointer else _converter(each),
+        )
         for each in struct.fields
-        if each.struct and not each.pointer
-    ]
-    plain = [
-        (each.name, _converter(each)) for each in struct.fields if not each.struct or each.pointer
     ]
 
-    def fill(made: Any, given: Any, keep: list[Any]) -> None:
-        for name, convert in plain:
-            setattr(made, name, convert(getattr(given, name), keep))
-        for name, fill_inner in inner:
-            fill_inner(getattr(made, name), getattr(given, name), keep)
+    def make(given: Any, keep: list[Any]) -> Any:
+        return c_type(*[convert(getattr(given, name), keep) for name, convert in fields])
 
-    return fill
+    return make
 
 
 def _array_converter(argument: _Argument) -> Callable[[Any, list[Any]], Any]:
