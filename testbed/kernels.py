@@ -160,7 +160,7 @@ def _load(source: Path) -> _Loaded:
     prototypes, structs = _declared(code)
     signatures = {p.name: (p.result, *(a.c_type for a in p.arguments)) for p in prototypes}
     library = load_library(code, signatures, FLAGS)
-    return _Loaded({p.name: _Kernel(p, getattr(library, p.name)) for p in prototypes}, structs)
+    return _Loaded({p.name: _kernel(p, getattr(library, p.name)) for p in prototypes}, structs)
 
 
 # ---- what the C text declares --------------------------------------------------------------------
@@ -214,7 +214,7 @@ class _Prototype:
 
 _STRUCT = re.compile(r"^typedef struct(?: \w+)? \{(.*?)^\} (\w+);", re.M | re.S)
 _KERNEL = re.compile(r"^KERNEL (\w+) (\w+)\((.*?)\)\s*[{;]", re.M | re.S)
-_DECLARED = re.compile(r"(const )?(\w+) (\*(?:restrict )?)?(\w+)((?:\[[^]]+\])*)")
+_DECLARED = re.compile(r"(const )?(\w+) (\*(?:restrict )?)?([a-zA-Z]\w*)((?:\[[^]]+\])*)")
 _LENGTH = re.compile(r"(?:(\w+) \+ )?(\d+)|(\w+)")
 
 
@@ -262,44 +262,115 @@ def _argument(declared: str, structs: Mapping[str, _Struct]) -> _Argument:
 # ---- calls ---------------------------------------------------------------------------------------
 
 
-class _Kernel:
-    """A kernel: called with arguments by name, it returns what the C function returns."""
+def _kernel(prototype: _Prototype, function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a Python function with a kernel's arguments by name, which checks them and calls it.
 
-    def __init__(self, prototype: _Prototype, function: Callable[..., Any]) -> None:
-        self._name, self._function = prototype.name, function
-        self._takes = [(each.name, each, _converter(each)) for each in prototype.arguments]
-        self._names = {each.name for each in prototype.arguments}
-        self._lengths = {
-            name
-            for each in prototype.arguments
-            for length in each.shape
-            if (name := _length(length)[0])
-        }
+    It is made of a text, as those of named tuples are, because some methods call kernels thousands
+    of times: its body is a few lines for each argument, instead of a loop over the arguments. No
+    argument of a kernel begins with an underscore.
+    """
+    lengths = {n: None for a in prototype.arguments for t in a.shape if (n := _length(t)[0])}
+    convert = [_converter(each) for each in prototype.arguments]
+    names: dict[str, Any] = {
+        "_arguments": prototype.arguments,
+        "_convert": convert,
+        "_function": function,
+        "_ndarray": np.ndarray,
+        "_Bound": Bound,
+        "_addressof": ctypes.addressof,
+        "_buffer": (ctypes.c_char * 0).from_buffer,
+        "_bad_shape": _bad_shape,
+    }
+    body: list[str] = []
+    for number, each in enumerate(prototype.arguments):
+        body += _lines(number, each, names)
+    body += [
+        f"if {name} is None: raise TypeError(\"the argument '{name}' is missing\")"
+        for name in lengths
+    ]
+    for number, each in enumerate(prototype.arguments):
+        if each.name in lengths:  # known only now
+            body += _number_lines(number, each, names)
+    takes = [f"{a.name}=None" if a.name in lengths else a.name for a in prototype.arguments]
+    text = [
+        f"def {prototype.name}({'*, ' if takes else ''}{', '.join(takes)}):",
+        "    _keep = []",
+        "    try:",
+        *(f"        {line}" for line in body or ["pass"]),
+        "    except (TypeError, ValueError) as error:",
+        f"        raise type(error)(f'{prototype.name}: {{error}}') from None",
+        f"    return _function({', '.join(f'_c{n}' for n in range(len(takes)))})",
+    ]
+    exec("\n".join(text), names)
+    return names[prototype.name]
 
-    def __call__(self, **arguments: Any) -> Any:
-        keep: list[Any] = []
-        values: list[Any] = []
-        lengths = {name: arguments[name] for name in self._lengths if name in arguments}
-        try:
-            for name, argument, convert in self._takes:
-                if name in arguments:
-                    given = arguments[name]
-                    if argument.shape and given is not None:
-                        _measure(argument, given, lengths)
-                    values.append(convert(given, keep))
-                else:
-                    values.append(name)  # a length, which an array may tell
-            for at, (name, _, convert) in enumerate(self._takes):
-                if name not in arguments:
-                    values[at] = convert(lengths[name], keep)
-        except (TypeError, ValueError) as error:
-            raise type(error)(f"{self._name}: {error}") from None
-        except KeyError as error:
-            raise TypeError(f"{self._name}: the argument {error} is missing") from None
-        if len(arguments) > len(self._names) or not arguments.keys() <= self._names:
-            unknown = ", ".join(sorted(arguments.keys() - self._names))
-            raise TypeError(f"{self._name}: there is no argument {unknown}")
-        return self._function(*values)
+
+def _lines(number: int, argument: _Argument, names: dict[str, Any]) -> list[str]:
+    """Return the lines that make what C gets, ``_c0`` for argument 0, of what Python passes.
+
+    What they need besides is added to ``names``. What is not of the usual type goes to the
+    converter, which converts or refuses it.
+    """
+    name, slow = argument.name, f"_c{number} = _convert[{number}]({argument.name}, _keep)"
+    if argument.struct is not None and argument.kind != "Random":
+        names[f"_s{number}"] = argument.struct
+        usual = f"{name}.__class__ is _Bound and {name}.struct is _s{number}"
+        return [f"if {usual}: _c{number} = {name}.address", f"else: {slow}"]
+    if not argument.pointer:
+        return [] if _is_length(name, names) else _number_lines(number, argument, names)
+    if argument.kind == "Random":
+        return [slow]
+    names[f"_d{number}"] = np.dtype(_NUMBERS[argument.kind][1])
+    lines = [
+        f"if {name}.__class__ is _ndarray and {name}.dtype is _d{number} and {name}.flags.carray:",
+        f"    _c{number} = _addressof(_buffer({name}))",
+        f"else: {slow}",
+    ]
+    if not argument.shape:
+        return lines
+    bad = f"_bad_shape(_arguments[{number}], _shape, {{text!r}}, {{wanted}})"
+    lines += [
+        f"if {name} is not None:",
+        f"    _shape = {name}.shape",
+        f"    if len(_shape) != {len(argument.shape)}: {bad.format(text='', wanted=0)}",
+    ]
+    for at, text in enumerate(argument.shape):
+        length, more = _length(text)
+        wanted = str(more) if length is None else f"{length} + {more}"
+        refuse = f"if {wanted} != _shape[{at}]: {bad.format(text=text, wanted=wanted)}"
+        if length is not None:
+            lines.append(f"    if {length} is None: {length} = _shape[{at}] - {more}")
+            refuse = f"el{refuse}"
+        lines.append(f"    {refuse}")
+    return lines
+
+
+def _is_length(name: str, names: Mapping[str, Any]) -> bool:
+    """Return True if an argument is the length of an array."""
+    return any(_length(text)[0] == name for each in names["_arguments"] for text in each.shape)
+
+
+def _number_lines(number: int, argument: _Argument, names: dict[str, Any]) -> list[str]:
+    """Return the lines for a number; see `_lines`."""
+    name, kind = argument.name, _NUMBERS[argument.kind][1]
+    if issubclass(kind, np.integer):
+        low, high = names[f"_low{number}"], names[f"_high{number}"] = _bounds(kind)
+        usual = f"{name}.__class__ is int and _low{number} <= {name} <= _high{number}"
+        assert low < high
+    else:
+        usual = f"{name}.__class__ is {'bool' if kind is np.bool_ else 'float'}"
+    slow = f"_c{number} = _convert[{number}]({name}, _keep)"
+    return [f"if {usual}: _c{number} = {name}", f"else: {slow}"]
+
+
+def _bad_shape(argument: _Argument, shape: tuple[int, ...], text: str, wanted: int) -> None:
+    """Raise ValueError: an array has not the shape of the prototype."""
+    if not text:
+        raise ValueError(f"{argument.name} must have {len(argument.shape)} dimensions: {shape}")
+    raise ValueError(
+        f"{argument.name}[{']['.join(argument.shape)}] has the shape {shape}, where {text} is "
+        f"{wanted}"
+    )
 
 
 @cache
@@ -308,21 +379,6 @@ def _length(text: str) -> tuple[str | None, int]:
     found = _LENGTH.fullmatch(text)
     assert found is not None
     return (found[3], 0) if found[3] and not found[3].isdigit() else (found[1], int(found[2]))
-
-
-def _measure(argument: _Argument, array: np.ndarray, lengths: dict[str, int]) -> None:
-    """Compare an array's shape with the prototype, and add the lengths that it tells."""
-    shape = np.shape(array)
-    if len(shape) != len(argument.shape):
-        raise ValueError(f"{argument.name} must have {len(argument.shape)} dimensions: {shape}")
-    for text, found in zip(argument.shape, shape, strict=True):
-        name, more = _length(text)
-        wanted = more if name is None else lengths.setdefault(name, found - more) + more
-        if wanted != found:
-            raise ValueError(
-                f"{argument.name}[{']['.join(argument.shape)}] has the shape {shape}, where {text} "
-                f"is {wanted}"
-            )
 
 
 def _converter(argument: _Argument) -> Callable[[Any, list[Any]], Any]:
@@ -351,19 +407,15 @@ def _converter(argument: _Argument) -> Callable[[Any, list[Any]], Any]:
 
 
 @cache
-def _maker(struct: _Struct) -> Callable[[Any, list[Any]], Any]:
+def _maker(struct: _Struct) -> Callable[[Any, list[Any]], ctypes.Structure]:
     """Return a function that makes a struct of an object's attributes of the same names."""
-    c_type = struct.c_type
     fields = [
-        (
-            each.name,
-            _maker(each.struct) if each.struct and not each.pointer else _converter(each),
-        )
+        (each.name, _maker(each.struct) if each.struct and not each.pointer else _converter(each))
         for each in struct.fields
     ]
 
-    def make(given: Any, keep: list[Any]) -> Any:
-        return c_type(*[convert(getattr(given, name), keep) for name, convert in fields])
+    def make(given: Any, keep: list[Any]) -> ctypes.Structure:
+        return struct.c_type(*[convert(getattr(given, name), keep) for name, convert in fields])
 
     return make
 
@@ -391,14 +443,20 @@ def _array_converter(argument: _Argument) -> Callable[[Any, list[Any]], Any]:
     return address
 
 
+def _bounds(kind: type[np.generic]) -> tuple[int, int]:
+    """Return the smallest and the largest integer of a type."""
+    bits = 8 * np.dtype(kind).itemsize
+    signed = issubclass(kind, np.signedinteger)
+    return (-(1 << bits - 1), (1 << bits - 1) - 1) if signed else (0, (1 << bits) - 1)
+
+
 def _number_converter(argument: _Argument) -> Callable[[Any, list[Any]], Any]:
     name, kind = argument.name, _NUMBERS[argument.kind][1]
     if issubclass(kind, np.floating):
         return lambda given, _keep: float(given)
     if kind is np.bool_:
         return lambda given, _keep: bool(given)
-    signed, bits = issubclass(kind, np.signedinteger), 8 * np.dtype(kind).itemsize
-    low, high = (-(1 << bits - 1), (1 << bits - 1) - 1) if signed else (0, (1 << bits) - 1)
+    low, high = _bounds(kind)
 
     def integer(given: Any, _keep: list[Any]) -> int:
         number = operator.index(given)
