@@ -80,11 +80,11 @@ def failed_devices(
                 if penalty is None:  # a device's links do not make others likelier to be faulty
                     blamed = int(s.blamed[free].sum())
                     s.law[PENALTY] = penalty_of(int(free.sum()), max(blamed - 1, 0))
-                KERNELS.release_around(outside=free, s=s)
+                KERNELS.release_around(outside=free, s=s.bound)
     if counted is not None:
         for own in (members[device] for device in failed):
             s.arrived[own] = counted[own]
-            KERNELS.fail_device(own=own, side=_sides(own, s), s=s)
+            KERNELS.fail_device(own=own, side=_sides(own, s), s=s.bound)
     if failed:
         finish(s)
     whole = [device for device in failed if s.blamed[members[device]].all()]
@@ -119,7 +119,7 @@ def _explains(s: Problem, own: IntArray, free: BoolArray) -> bool:
     before = [getattr(s, name).copy() for name in STATE]
     total, faulty, mine = int(free.sum()), int(s.blamed[free].sum()), int(s.blamed[own].sum())
     paid = rates(own, s)
-    gained = KERNELS.fail_device(own=own, side=_sides(own, s), s=s)
+    gained = KERNELS.fail_device(own=own, side=_sides(own, s), s=s.bound)
     now = int(s.blamed[own].sum())
     cost = max(s.law[PENALTY], penalty_of(total)) + RATE + _share(len(own), now)
     cost += choice(total - len(own), faulty - mine) - choice(total, faulty)
@@ -145,7 +145,7 @@ def _share(n: int, m: int) -> float:
 def rates(own: IntArray, s: Problem) -> float:
     """Return by how many nats the evidence of the rates of the units ``own``, int32[], is below
     their likelihood."""
-    return KERNELS.rate_costs(own=own, s=s)
+    return KERNELS.rate_costs(own=own, s=s.bound)
 
 
 def _sides(own: IntArray, s: Problem) -> IntArray:

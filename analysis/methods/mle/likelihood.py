@@ -18,10 +18,12 @@ rates; the mean of the law is that of the links' means.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
 
 from testbed.arrays import BoolArray, FloatArray, IntArray, LongArray
-from testbed.kernels import Kernels
+from testbed.kernels import Bound, Kernels
 
 KERNELS = Kernels.beside(__file__)
 
@@ -33,7 +35,8 @@ MEAN, FAULT, PENALTY = range(3)
 rate of a blamed one, and the penalty of blaming one, in nats."""
 
 
-class Problem(NamedTuple):
+@dataclass(frozen=True)
+class Problem:
     """The arrays of `Rows`, and the explanation, which the search modifies.
 
     ``size`` float64[U] is the number of links of each unit; ``x`` float64[U] are rates and
@@ -72,6 +75,16 @@ class Problem(NamedTuple):
         """Return the number of rows."""
         return len(self.lost)
 
+    @cached_property
+    def bound(self) -> Bound:
+        """Return this problem in the form that kernels take: most take less time than to make it
+        anew."""
+        return KERNELS.bound("Problem", self)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return the arrays alone, as another process has other addresses."""
+        return {name: value for name, value in vars(self).items() if name != "bound"}
+
 
 STATE = ("x", "total", "blamed", "gains", "current", "law")
 """The names of the arrays of a `Problem` that a search modifies."""
@@ -84,16 +97,16 @@ WIDEST = 0.5
 def cost(s: Problem) -> float:
     """Return the sum over all units of the cost of their rates in nats: by the law of healthy
     links, or the penalty of blame."""
-    return KERNELS.cost(s=s)
+    return KERNELS.cost(s=s.bound)
 
 
 def mean_rate(s: Problem, lowest: float) -> float:
     """Return the mean rate of a healthy link, from ``lowest`` to `WIDEST` times a fault's least.
     ``s.kept`` and ``s.share`` are used as scratch."""
-    return KERNELS.mean_rate(s=s, lowest=lowest, widest=WIDEST)
+    return KERNELS.mean_rate(s=s.bound, lowest=lowest, widest=WIDEST)
 
 
 def evidence(s: Problem) -> float:
     """Return the evidence by which laws are compared: the log-likelihood of the rows with the rates
     of healthy units integrated over their law (Laplace), less the penalties, in nats."""
-    return KERNELS.evidence(s=s)
+    return KERNELS.evidence(s=s.bound)

@@ -27,6 +27,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -36,12 +38,13 @@ from analysis.methods.mle.problem import Observed, Rows, Units, marks, observe
 from analysis.methods.mle.search import explain, suspects
 from testbed.arrays import BoolArray, FloatArray, FloatMatrix, IntArray, LongArray
 from testbed.fabric.paths import pointers
-from testbed.kernels import Kernels
+from testbed.kernels import Bound, Kernels
 
 KERNELS = Kernels.beside(__file__)
 
 
-class Mixture(NamedTuple):
+@dataclass(frozen=True)
+class Mixture:
     """Rows of known paths, sets of hidden ones, and the rates x float64[U] of blamed units, else 0.
 
     Rows as in `Rows`, with ``row_hops`` float64[R] links each and their rates ``total``; sets as in
@@ -83,6 +86,11 @@ class Mixture(NamedTuple):
     def n_rows(self) -> int:
         """Return the number of rows."""
         return len(self.lost)
+
+    @cached_property
+    def bound(self) -> Bound:
+        """Return this mixture in the form that kernels take."""
+        return KERNELS.bound("Mixture", self)
 
     @property
     def room_width(self) -> int:
@@ -160,7 +168,7 @@ in mixture.h."""
 def set_mean(mean: float, mix: Mixture) -> float:
     """Set the rate of healthy links to ``mean``; return the log-likelihood of all observations,
     without the constant of the number of paths of each set."""
-    return KERNELS.set_mean(mean=mean, mix=mix)
+    return KERNELS.set_mean(mean=mean, mix=mix.bound)
 
 
 class Start(NamedTuple):
@@ -214,7 +222,7 @@ def start_from(
 
 def add_up(mix: Mixture) -> None:
     """Set the rate of each hidden path to the sum of its units' rates."""
-    KERNELS.add_up(mix=mix, rate=mix.rate)
+    KERNELS.add_up(mix=mix.bound, rate=mix.rate)
 
 
 def fit_mean(mix: Mixture, low: float, high: float) -> float:

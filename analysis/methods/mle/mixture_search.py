@@ -100,18 +100,18 @@ def explain_hidden(
     )
     _place(start or nothing(), mix, state)
     mean = fit_mean(mix, fault / NARROWEST, 0.5 * fault)
-    KERNELS.fit_all(mix=mix, state=state)
+    KERNELS.fit_all(mix=mix.bound, state=state)
     state.current[:] = False
     for _ in range(8):
-        KERNELS.grow(mix=mix, state=state)
+        KERNELS.grow(mix=mix.bound, state=state)
         before, mean = mean, fit_mean(mix, fault / NARROWEST, 0.5 * fault)
         if abs(mean - before) >= 0.05 * before:
             state.current[:] = False
             continue
-        if not KERNELS.improve(mix=mix, state=state):
+        if not KERNELS.improve(mix=mix.bound, state=state):
             break
-        KERNELS.fit_all(mix=mix, state=state)
-    KERNELS.finish(mix=mix, state=state)
+        KERNELS.fit_all(mix=mix.bound, state=state)
+    KERNELS.finish(mix=mix.bound, state=state)
     return Found(mean, mix.x, mix.x > 0.0, state.expected_gain)
 
 
@@ -123,5 +123,5 @@ def _place(start: Start, mix: Mixture, state: _Search) -> None:
     add_up(mix)
     set_mean(state.fault / NARROWEST, mix)
     for _ in range(SWEEPS):
-        if not KERNELS.choose(start=start, mix=mix, state=state):
+        if not KERNELS.choose(start=start, mix=mix.bound, state=state):
             break

@@ -16,7 +16,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -258,8 +258,8 @@ class Components(NamedTuple):
             for name in names:
                 back[name] = np.empty_like(getattr(s, name))
                 back[name][order] = getattr(s, name)
-        return s._replace(
-            ptr=rows.ptr, units=rows.units, unit_ptr=rows.unit_ptr, rows=rows.rows, **back
+        return replace(
+            s, ptr=rows.ptr, units=rows.units, unit_ptr=rows.unit_ptr, rows=rows.rows, **back
         )
 
 
@@ -293,7 +293,8 @@ def _view(s: Problem, window: _Window) -> Problem:
     own = window.units
     parts = {name: getattr(s, name)[own] for name in OF_UNITS}
     parts |= {name: getattr(s, name)[window.rows] for name in OF_ROWS}
-    return s._replace(
+    return replace(
+        s,
         ptr=window.ptr,
         units=window.on,
         unit_ptr=window.unit_ptr,

@@ -33,6 +33,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 
@@ -160,7 +161,7 @@ def resume(
     if penalty is None:
         second_look(s)
         if doubtful:
-            KERNELS.acquit_doubtful(s=s)
+            KERNELS.acquit_doubtful(s=s.bound)
     finish(s)
     near = np.abs(s.x - x)[blamed] <= 0.01 * x[blamed]
     return bool((s.blamed != blamed).any() or not near.all())
@@ -174,7 +175,7 @@ def _narrowing(s: Problem, least: float, parts: Components | None) -> Problem:
         _run(parts, search, s)
         now = evidence(s)
         if now > most - AS_GOOD:
-            best_s = s._replace(**{name: getattr(s, name).copy() for name in STATE})
+            best_s = replace(s, **{name: getattr(s, name).copy() for name in STATE})
             most = max(most, now)
         if s.law[MEAN] <= least or now < most - HOPELESS:
             break
@@ -208,4 +209,4 @@ def second_look(s: Problem) -> None:
     least rate of a fault may then be healthy or faulty."""
     if s.blamed.any() and s.law[MEAN] < WIDEST * s.law[FAULT]:
         n = len(s.x)
-        KERNELS.second_look(factor=np.zeros(n), untried=np.ones(n, np.bool_), s=s)
+        KERNELS.second_look(factor=np.zeros(n), untried=np.ones(n, np.bool_), s=s.bound)

@@ -36,6 +36,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -47,7 +49,7 @@ from analysis.methods.mle.moves import one_more, other_explanations, settle_all
 from analysis.methods.mle.problem import Rows
 from analysis.methods.mle.search import NARROWEST, explain, penalty_of, resume
 from testbed.arrays import BoolArray, FloatArray, IntArray, LongArray
-from testbed.kernels import Kernels
+from testbed.kernels import Bound, Kernels
 
 KERNELS = Kernels.beside(__file__)
 
@@ -279,7 +281,8 @@ def whole(traces: Traces, silence: FloatArray, x: FloatArray) -> float:
     )
 
 
-class PathRates(NamedTuple):
+@dataclass(frozen=True)
+class PathRates:
     """Of each set of paths the distinct rates of blamed units on a path and how many paths have
     each, as far as they are traced: ``rate``, ``many`` float64[paths] from ``set_ptr`` on, ``n``
     int64[sets] of them; and of each path which it has, and the chance of its trace."""
@@ -291,6 +294,11 @@ class PathRates(NamedTuple):
     kind: LongArray
     traced: FloatArray
 
+    @cached_property
+    def bound(self) -> Bound:
+        """Return these rates in the form that kernels take."""
+        return KERNELS.bound("PathRates", self)
+
     @classmethod
     def of(
         cls, hidden: HiddenFlows, back: IntArray, silence: FloatArray, x: FloatArray
@@ -300,13 +308,13 @@ class PathRates(NamedTuple):
         n, paths = len(hidden.set_ptr) - 1, int(hidden.set_ptr[-1])
         rate, many, traced = np.zeros((3, paths))
         found = cls(hidden, np.zeros(n, np.int64), rate, many, np.zeros(paths, np.int64), traced)
-        KERNELS.path_rates(paths=found, back=back, silence=silence, x=x)
+        KERNELS.path_rates(paths=found.bound, back=back, silence=silence, x=x)
         return found
 
     def divisors(self, mean: float) -> float:
         """Return the sum of the logarithms of the chances that flows are reported, less that of the
         numbers of paths, given the ``mean`` rate of all units that are not blamed."""
-        return KERNELS.divisors(paths=self, mean=mean)
+        return KERNELS.divisors(paths=self.bound, mean=mean)
 
 
 def unreported(
@@ -319,7 +327,7 @@ def unreported(
     arrived, turned, crossed = np.zeros((3, units))
     over, reported = np.empty((2, int(paths.n.max(initial=0))))
     KERNELS.unreported(
-        paths=paths,
+        paths=paths.bound,
         back=back,
         mean=mean,
         over=over,
