@@ -86,7 +86,7 @@ def _machine() -> Iterator[Finding]:
 
 def _packets() -> Iterator[Finding]:
     """Yield whether the soft switch can be compiled and loaded."""
-    without = "run on packets (BACKEND=flow needs none)"
+    without = "run or analyze anything"
     try:
         command = compiler()
         yield Finding("C compiler", "good", _version(command[0], "--version"))
@@ -147,9 +147,9 @@ def _backends() -> Iterator[Finding]:
     try:
         compiler()
     except SoftSwitchError as error:
-        lacking["virtual"] = str(error)
+        lacking = dict.fromkeys(lacking, str(error))
     here = [name for name, reason in lacking.items() if not reason]
-    yield Finding("BACKEND", "good", f"{', '.join(here)}")
+    yield Finding("BACKEND", "good" if here else "missing", ", ".join(here) or "none", "run")
 
 
 _CHECKS = (_machine, _packets, _real_packets, _bmv2, _kernel, _backends)

@@ -32,7 +32,6 @@ from scenarios.experiment.request import Scenario
 from scenarios.experiment.settings import Settings
 from scenarios.experiment.without_packets import simulate
 from scenarios.process.signals import signals_blocked
-from testbed.compiled import all_to_compile
 from testbed.dataplane import source_digests
 from testbed.fabric.names import command, some_of
 from testbed.fabric.packet_fabric import PacketFabric
@@ -255,12 +254,11 @@ def _diagnose(
         counts = telemetry.segments
         writer.table("segments", segment_columns(counts.sent, counts.lost))
     done = 0
-    doing = "first use, compiling" if all_to_compile() else "diagnosis"
 
     def report_progress(method: str) -> None:
         """Report that the next method, ``method``, begins."""
         nonlocal done
-        progress(f"{doing}: {method}", done / len(methods))
+        progress(f"diagnosis: {method}", done / len(methods))
         done += 1
 
     diagnoses: dict[str, Diagnosis] = {}
@@ -371,7 +369,7 @@ def run_config(name: str, settings: Settings) -> dict[str, Any]:
     """Return the content of ``config.json``: settings, scenario, and versions of the software."""
     config = settings.as_dict() | {"scenario": Path(name).stem}
     del config["threads"]  # it changes no result: equal runs have equal records
-    packages = ("canary-testbed", "numpy", "numba", "pyarrow")
+    packages = ("canary-testbed", "numpy", "pyarrow")
     config["versions"] = {"python": platform.python_version()}
     config["versions"] |= {package: version(package) for package in packages}
     config["p4_sources_sha256"] = source_digests()

@@ -19,7 +19,7 @@ from typing import Any, BinaryIO
 from testbed.errors import UserError
 
 _THEIRS = (
-    *("XDG_CACHE_HOME", "XDG_RUNTIME_DIR", "NUMBA_CACHE_DIR", "TMPDIR"),
+    *("XDG_CACHE_HOME", "XDG_RUNTIME_DIR", "TMPDIR"),
     *("PYTHONPATH", "PYTHONHOME", "PYTHONSTARTUP", "PYTHONUSERBASE"),
     *("CC", "CPATH", "C_INCLUDE_PATH", "COMPILER_PATH", "GCC_EXEC_PREFIX", "LIBRARY_PATH"),
     *("LD_AUDIT", "LD_LIBRARY_PATH", "LD_PRELOAD", "BASH_ENV", "ENV"),

@@ -94,7 +94,6 @@ class Folder:
             (self.path / f"{name}.py").write_text(
                 f"open({told!r}, 'a').close()\nraise ImportError('a stranger: {name}')\n"
             )
-        (self.path / ".numba_config.yaml").write_text("cache_dir: kept\ndisable_jit: 1\n")
         (self.path / "matplotlibrc").write_text("text.usetex: True\n")
         plugin = self.path / "plugged-1.dist-info"
         plugin.mkdir()

@@ -25,6 +25,8 @@ from testbed.softswitch.errors import CompileError, NoCompiler, SoftSwitchError
 
 C_SOURCES = Path(__file__).parent.parent / "runtime" / "c"
 FLAGS = ("-std=gnu11", "-O2", "-fPIC", "-shared", "-fno-strict-aliasing")
+NATIVE = ("-march=native", "-mcpu=native")
+"""Flags for all instructions of this processor; some compilers for ARM know only the second."""
 CANDIDATES = ("cc", "gcc", "clang")
 _LIMITS = 'ulimit -t 600; ulimit -v 4194304; exec "$@"'
 LIMITED = ("sh", "-c", _LIMITS.replace(";", " 2>/dev/null;", 2), "sh")
@@ -55,7 +57,8 @@ def compiler() -> list[str]:
 
 @lru_cache(maxsize=8)
 def identity(command: tuple[str, ...], folder: Path) -> str:
-    """Return a hash of a compiler's version and target CPU, on which a cached library depends.
+    """Return what a cached library depends on: the flag that makes the compiler use all of this
+    processor, and a hash of the compiler's version and target CPU; "" if it does not know the CPU.
 
     It is cached in ``folder`` for this compiler file and this processor, because running the
     compiler takes a tenth of the time in which a switch starts.
@@ -86,22 +89,26 @@ def _identity_file(command: tuple[str, ...], folder: Path) -> Path | None:
         r"^(?:vendor_id|cpu family|model|flags|CPU .*|Features)\s*:.*", processor, re.M
     )
     compiler = (command, os.path.realpath(command[0]), found.st_size, found.st_mtime_ns, kinds)
-    name = hashlib.sha256(repr(compiler).encode()).hexdigest()[:40]
+    name = hashlib.sha256(repr((NATIVE, compiler)).encode()).hexdigest()[:40]
     return folder / f"{name}.compiler" if kinds else None
 
 
 def _asked_identity(command: tuple[str, ...]) -> str:
-    """Return the hash of a compiler's predefined macros; "" if it does not know the CPU."""
-    try:
-        run = subprocess.run(
-            [*command, "-march=native", "-E", "-dM", "-x", "c", os.devnull],
-            capture_output=True,
-            timeout=60,
-            check=False,
-        )
-    except (OSError, subprocess.SubprocessError) as e:
-        raise NoCompiler(f"the C compiler {command[0]} does not run: {e}") from None
-    return "" if run.returncode else hashlib.sha256(run.stdout).hexdigest()
+    """Return the first flag of `NATIVE` that a compiler knows, and the hash of the macros that it
+    then predefines; "" if it knows none."""
+    for flag in NATIVE:
+        try:
+            run = subprocess.run(
+                [*command, flag, "-E", "-dM", "-x", "c", os.devnull],
+                capture_output=True,
+                timeout=60,
+                check=False,
+            )
+        except (OSError, subprocess.SubprocessError) as e:
+            raise NoCompiler(f"the C compiler {command[0]} does not run: {e}") from None
+        if not run.returncode:
+            return f"{flag} {hashlib.sha256(run.stdout).hexdigest()}"
+    return ""
 
 
 def cache_dir() -> Path:
@@ -282,7 +289,7 @@ def _build(code: str, extra_flags: tuple[str, ...]) -> tuple[Path, BinaryIO]:
     try:
         folder = _trusted(folder)
         target = identity(tuple(command), folder)
-        flags = (*FLAGS, *(("-march=native",) if target else ()), *extra_flags)
+        flags = (*FLAGS, *target.split()[:1], *extra_flags)
         digest = hashlib.sha256()
         for part in (code, *command, target, *flags):
             digest.update(part.encode() + b"\0")

@@ -152,7 +152,7 @@ from scenarios.experiment.request import load_scenario
 from scenarios.experiment.settings import Settings
 
 def progress(what, share):
-    if what.startswith(("diagnosis", "first use")):
+    if what.startswith("diagnosis"):
         os.kill(os.getpid(), signal.SIGKILL)
 
 settings = Settings(epochs=1, load=0.01)
