@@ -186,7 +186,9 @@ def _read_parquet(path: Path, schema: Schema, part: bool) -> pa.Table:
         data.validate(full=True)
     except TableError:
         raise
-    except (OSError, ValueError, MemoryError, pa.ArrowException):
+    except MemoryError:
+        raise TableError(f"{path} does not fit into the memory that is free") from None
+    except (OSError, ValueError, pa.ArrowException):
         raise _unreadable(path) from None
     return data
 
