@@ -11,11 +11,11 @@ from testbed.softswitch.compiler.bmv2_json import Parsed
 from testbed.softswitch.compiler.bmv2_program import Bmv2Program
 from testbed.softswitch.compiler.build import C_SOURCES, read_c
 from testbed.softswitch.compiler.codegen_action import ActionWriter
-from testbed.softswitch.compiler.codegen_ahead import AheadWriter
 from testbed.softswitch.compiler.codegen_calculation import calculations, checksums, learning
 from testbed.softswitch.compiler.codegen_control import ControlWriter
 from testbed.softswitch.compiler.codegen_headers import deparser, field_lists, intrinsics
 from testbed.softswitch.compiler.codegen_parser import ParserWriter
+from testbed.softswitch.compiler.codegen_stacks import StackWriter
 from testbed.softswitch.compiler.layout import FieldRef, Layout
 from testbed.softswitch.compiler.rows import Generated, places, register_tables
 from testbed.softswitch.errors import InvalidProgram
@@ -83,6 +83,7 @@ def generate(parsed: Parsed, observed: tuple[str, str] | None) -> Generated:
     actions = ActionWriter(layout, calc_names)
     control = ControlWriter(layout, actions)
     parser = ParserWriter(layout, actions).write()
+    copies = makes_copies(program, root)
     action_code = "".join(actions.action(a) for a in program.actions.values())
     parts = [
         read_c(C_SOURCES / "runtime.h"),
@@ -102,13 +103,13 @@ def generate(parsed: Parsed, observed: tuple[str, str] | None) -> Generated:
         checksums(layout, calc_names),
         learning(layout),
         parser,
+        "" if copies else StackWriter(layout).write(),
         action_code,
         control.selectors(),
         *control.pipelines(),
         deparser(layout, actions.deparser()),
-        AheadWriter(layout, actions, control).write(),
         read_c(C_SOURCES / "pass.h"),
-        read_c(C_SOURCES / ("copies.h" if makes_copies(program, root) else "straight.h")),
+        read_c(C_SOURCES / ("copies.h" if copies else "straight.h")),
         read_c(C_SOURCES / "control.h"),
     ]
     code = "\n".join(parts)

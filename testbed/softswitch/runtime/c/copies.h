@@ -120,6 +120,7 @@ static void ss_resubmit(ss_switch *sw, const ss_item *it, const ss_bytes *whole)
 static void ss_ingress(ss_switch *sw, ss_item *it) {
     const ss_bytes whole = {it->data, it->length, it->stored};
     uint32_t mgid, spec;
+    ss_parse_item(sw, it);
     ss_run_ingress(sw, it);
     if (sw->fault == SS_ASSERT) {
         ss_item_drop(sw, it);

@@ -11,9 +11,8 @@ SS_INLINE void ss_parse_item(ss_switch *sw, ss_item *it) {
     ss_verify_checksums(sw, it);
 }
 
-/* Parse and run the ingress control. */
+/* Run the ingress control of a parsed packet. */
 SS_INLINE void ss_run_ingress(ss_switch *sw, ss_item *it) {
-    ss_parse_item(sw, it);
     SET_PARSER_ERROR(&it->p, it->error);
     SET_CHECKSUM_ERROR(&it->p, it->checksum_error);
     ss_pipeline_ingress(sw, it);

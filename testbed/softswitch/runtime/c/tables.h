@@ -107,49 +107,6 @@ SS_INLINE uint64_t *ss_find_ternary(const ss_table *t, const uint64_t *key, uint
     return NULL;
 }
 
-/* ---- fetching ahead: what a lookup will read, as far as a key is known before ---- */
-SS_INLINE void ss_guess_slot(const ss_table *t, uint64_t hash) {
-    __builtin_prefetch(t->slots + ((uint32_t)hash & t->slot_mask));
-    __builtin_prefetch(ss_filter(t, hash));
-}
-SS_INLINE int ss_guess_row(const ss_table *t, uint64_t hash, uint32_t rw) {
-    uint32_t s;
-    if (!(*ss_filter(t, hash) & SS_FILTER_BIT(hash))) return 0;
-    s = t->slots[(uint32_t)hash & t->slot_mask];
-    if (s) __builtin_prefetch(t->rows + (size_t)(s - 1) * rw, 1);
-    return !!s;
-}
-SS_INLINE void ss_guess_exact(const ss_table *t, const uint64_t *key, uint32_t kw, uint32_t rw,
-                              uint64_t *guess) {
-    (void)rw;
-    if (!t->count) return;
-    *guess = ss_hash_key(key, kw, 0);
-    ss_guess_slot(t, *guess);
-}
-SS_INLINE int ss_guess_exact_row(const ss_table *t, const uint64_t *guess, uint32_t kw,
-                                 uint32_t rw) {
-    (void)kw;
-    return t->count && ss_guess_row(t, *guess, rw);
-}
-SS_INLINE void ss_guess_lpm(const ss_table *t, const uint64_t *key, uint32_t kw, uint32_t rw,
-                            uint64_t *guess) {
-    const uint64_t *g = t->groups;
-    (void)rw;
-    for (uint32_t n = 0; n < t->groups_n && n < 4; n++, g += 2 + kw) {
-        uint64_t masked[kw];
-        for (uint32_t i = 0; i < kw; i++) masked[i] = key[i] & g[2 + i];
-        guess[n] = ss_hash_key(masked, kw, g[0]);
-        ss_guess_slot(t, guess[n]);
-    }
-}
-SS_INLINE int ss_guess_lpm_row(const ss_table *t, const uint64_t *guess, uint32_t kw,
-                               uint32_t rw) {
-    (void)kw;
-    for (uint32_t n = 0; n < t->groups_n && n < 4; n++)
-        if (ss_guess_row(t, guess[n], rw)) return 1;
-    return 0;
-}
-
 /* ---- control side ---- */
 enum { SS_E_DUPLICATE = -1, SS_E_FULL = -2, SS_E_MEMORY = -3, SS_E_HANDLE = -4 };
 
