@@ -35,6 +35,7 @@ struct ss_item { /* a packet on its way */
     uint32_t truncate, limit;
     uint32_t error;
     uint16_t clone, clone_list, learn, resubmit, recirculate;
+    uint16_t left; /* where the program for its stack of headers ended, and that for all goes on */
     uint8_t exit, original, kind, checksum_error;
     struct phv p;
 };
@@ -81,9 +82,10 @@ def generate(parsed: Parsed, observed: tuple[str, str] | None) -> Generated:
     ref: FieldRef | None = layout.field(*observed) if observed else None
     calc_code, calc_names = calculations(layout)
     actions = ActionWriter(layout, calc_names)
-    control = ControlWriter(layout, actions)
-    parser = ParserWriter(layout, actions).write()
     copies = makes_copies(program, root)
+    stacks = None if copies else StackWriter(layout)
+    control = ControlWriter(layout, actions, stacks.headers if stacks else frozenset())
+    parser = ParserWriter(layout, actions).write()
     action_code = "".join(actions.action(a) for a in program.actions.values())
     parts = [
         read_c(C_SOURCES / "runtime.h"),
@@ -100,14 +102,14 @@ def generate(parsed: Parsed, observed: tuple[str, str] | None) -> Generated:
         f"#define SS_DROP_PORT {program.drop_port}\n",
         field_lists(layout),
         calc_code,
-        checksums(layout, calc_names),
+        checksums(layout, calc_names, stacks),
         learning(layout),
         parser,
-        "" if copies else StackWriter(layout).write(),
+        stacks.write() if stacks else "",
         action_code,
         control.selectors(),
         *control.pipelines(),
-        deparser(layout, actions.deparser()),
+        deparser(layout, actions.deparser(), stacks),
         read_c(C_SOURCES / "pass.h"),
         read_c(C_SOURCES / ("copies.h" if copies else "straight.h")),
         read_c(C_SOURCES / "control.h"),

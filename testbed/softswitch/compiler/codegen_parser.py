@@ -208,7 +208,8 @@ class ParserWriter:
                     cond = self._in_value_set(keys, t.value, t.mask)
                     out.append(f"if ({cond}) {self.goto(t.next_state)}")
                 case schema.ValueTransition():
-                    out.append(f"if ({case_condition(keys, t.value, t.mask)}) {self.goto(t.next_state)}")
+                    condition = case_condition(keys, t.value, t.mask)
+                    out.append(f"if ({condition}) {self.goto(t.next_state)}")
                 case _:
                     raise UnsupportedProgram(f"parser transition of type {t.type!r}")
         return [*out, self.goto(default)]

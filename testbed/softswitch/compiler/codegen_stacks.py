@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 
 from testbed.softswitch.compiler import schema
 from testbed.softswitch.compiler import schema_values as values
@@ -42,10 +43,14 @@ class StackWriter:
         self._program = layout.program
         self._parser = layout.root.parsers[0]
         self._states = {state.name: state for state in self._parser.parse_states}
+        self.stacks = self._usual()
 
     def write(self) -> str:
-        """Return the C of both functions, which number the stacks from 1; 0 is any other packet."""
-        found = self._usual()
+        """Return the C of both functions, which number the stacks from 1; 0 is any other packet.
+
+        ``ss_parse_as`` also keeps the fields as they came in ``was``.
+        """
+        found = self.stacks
         out = [f"#define SS_STACKS {len(found)}"]
         out += ["SS_INLINE int ss_stack(const uint8_t *d, uint64_t n) {", "    (void)d; (void)n;"]
         for number, stack in enumerate(found, 1):
@@ -53,10 +58,10 @@ class StackWriter:
             out.append(f"    if (n >= {size} && {test}) return {number};")
         out += ["    return 0;", "}"]
         out += [
-            "SS_INLINE void ss_parse_as(int stack, ss_switch *sw, ss_item *it) {",
+            "SS_INLINE void ss_parse_as(int stack, ss_switch *sw, ss_item *it, struct phv *was) {",
             "    struct phv *p = &it->p;",
             "    const uint8_t *d = it->data;",
-            "    (void)p; (void)d;",
+            "    (void)p; (void)d; (void)was;",
             "    switch (stack) {",
         ]
         for number, stack in enumerate(found, 1):
@@ -65,6 +70,25 @@ class StackWriter:
             out.append("        return;")
         out += ["    default: ss_parser(sw, it);", "    }", "}"]
         return "\n".join(out) + "\n"
+
+    @cached_property
+    def headers(self) -> frozenset[str]:
+        """Return the names of the headers that packets of these stacks come with."""
+        every = (
+            header for s in self.stacks for state in s.states for header in self._headers(state)
+        )
+        return frozenset(header.name for header in every if header)
+
+    def offsets(self, stack: _Stack) -> tuple[dict[str, int], int]:
+        """Return where each header of a stack begins, in bytes, and how many bytes all have."""
+        found: dict[str, int] = {}
+        at = 0
+        for state in stack.states:
+            for header in self._headers(state):
+                assert header
+                found[header.name] = at
+                at += header.type.width // 8
+        return found, at
 
     def _usual(self) -> list[_Stack]:
         """Return the paths that most select cases lead along; of equals, the shorter ones."""
@@ -164,8 +188,10 @@ class StackWriter:
             match transition:
                 case schema.ValueTransition(value=value, next_state=next_state, mask=mask):
                     cases.append((case_condition(keys, value, mask), next_state == to))
+                case schema.DefaultTransition(next_state=next_state):
+                    default = next_state
                 case _:
-                    default = transition.next_state
+                    raise AssertionError(transition)
         code = str(int(default == to))
         for condition, right in reversed(cases):
             code = f"({condition}) ? {int(right)} : {code}"
@@ -180,5 +206,9 @@ class StackWriter:
                 assert header
                 lvalue = self._layout.header(header.name)
                 out += [*extract(lvalue, header.type, f"(d + {at})", []), f"{lvalue}.valid = 1;"]
+                for i, field in enumerate(header.type.fields):
+                    if field.width <= 128:
+                        one = f"{lvalue}.f{i}"
+                        out.append(f"{one.replace('p->', 'was->', 1)} = {one};")
                 at += header.type.width // 8
         return [*out, f"it->data += {at};", f"it->length -= {at};", f"it->stored -= {at};"]
