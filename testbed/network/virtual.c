@@ -17,6 +17,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "portable.h"
 #include "counts.h"
 #include "hops.h"
 
@@ -62,8 +63,8 @@ static inline void fetch_switch(const part_t *part, const event_t *event) {
 
 /* Run events, in the order of their keys if there are any. One copy of the code: it stays in the
  * cache. */
-__attribute__((noinline, noclone)) static void run_events(part_t *part, const event_t *events,
-                                                          const uint64_t *keys, uint64_t n) {
+ONE_COPY static void run_events(part_t *part, const event_t *events, const uint64_t *keys,
+                                uint64_t n) {
     for (uint64_t i = 0; i < n; i++) {
         const event_t *event = &events[keys ? KEY_EVENT(keys[i]) : i];
         if (i + NEAR < n) {
@@ -115,7 +116,7 @@ static int others_have(const part_t *part, uint64_t steps) {
 
 static void pause_after(uint32_t looks) {
     if (looks % SPINS)
-        __builtin_ia32_pause();
+        pause_processor();
     else
         sched_yield();
 }

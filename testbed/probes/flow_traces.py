@@ -14,11 +14,13 @@ import numpy as np
 import numpy.typing as npt
 
 from testbed.arrays import FloatArray, IntArray
-from testbed.compiled import njit
 from testbed.dataplane.adapted import IcmpLimit
 from testbed.fabric.ecmp import Ecmp
 from testbed.fabric.paths import Paths
+from testbed.kernels import Kernels
 from testbed.probes.path_discovery import MAX_HOPS
+
+_KERNELS = Kernels.beside(__file__, "probes.c")
 
 
 @dataclass(frozen=True)
@@ -73,7 +75,14 @@ def trace(
     candidates = candidates[np.argsort(time_s[candidates], kind="stable")]
     allowed = np.zeros(len(candidates), np.bool_)
     spent = np.zeros(ecmp.fabric.n_hosts, np.int64)
-    _within_budget(host[candidates], time_s[candidates], per_s, epoch_s, spent, allowed)
+    _KERNELS.apply_budget(
+        host=host[candidates],
+        time_s=time_s[candidates],
+        limit=per_s,
+        epoch_s=epoch_s,
+        spent=spent,
+        allowed=allowed,
+    )
     flow = candidates[allowed]
     links = paths.take(flow).padded()
     answered, answers, refused = _answers(ecmp, loss, links, time_s[flow], epoch_s, icmp, rng)
@@ -168,15 +177,3 @@ def _partners(ecmp: Ecmp) -> npt.NDArray[np.float32]:
     partners = np.zeros((fabric.n_tors, fabric.n_switches), np.float32)
     partners[:, middle] = linked[np.ix_(np.arange(fabric.n_tors), middle)] @ together
     return partners
-
-
-@njit
-def _within_budget(host, time_s, limit, epoch_s, spent, allowed):
-    """Mark the flows, given in order of time, that their host's budget allows to trace.
-
-    By a time t a host may have traced at most C_t (t + epoch) flows.
-    """
-    for i in range(len(host)):
-        if spent[host[i]] < int(limit * (time_s[i] + epoch_s)):
-            spent[host[i]] += 1
-            allowed[i] = True

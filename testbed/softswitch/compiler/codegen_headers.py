@@ -159,7 +159,10 @@ def deparser(layout: Layout, statements: list[str], stacks: StackWriter | None) 
     """
     headers: list[Header] = []
     for name in layout.root.deparsers[0].order:
-        headers.append(layout.program.headers[name])
+        header = layout.program.headers[name]
+        if header.metadata:  # its width may be no whole bytes, and it is always valid
+            raise UnsupportedProgram(f"emission of the metadata {name!r}")
+        headers.append(header)
     ends, had = _as_came(layout, stacks)
     out = [
         "SS_INLINE uint8_t *ss_deparser(int stack, ss_switch *sw, ss_item *it,",
@@ -171,13 +174,15 @@ def deparser(layout: Layout, statements: list[str], stacks: StackWriter | None) 
         "    (void)stack; (void)was;",
         "    ss_update_checksums(stack, sw, it, was, sum);",
     ]
+    out += [f"    {line}" for line in statements]  # they may change which headers are valid
+    if statements:
+        out.append("    if (it->exit) return NULL; /* an assertion failed */")
     behind = "0"
     for i, h in reversed([*enumerate(headers)]):
-        if not h.metadata:
-            lvalue = layout.header(h.name)
-            size = header_bytes(lvalue, h.type)
-            out.append(f"    const uint32_t end{i} = {behind} + ({lvalue}.valid ? {size} : 0);")
-            behind = f"end{i}"
+        lvalue = layout.header(h.name)
+        size = header_bytes(lvalue, h.type)
+        out.append(f"    const uint32_t end{i} = {behind} + ({lvalue}.valid ? {size} : 0);")
+        behind = f"end{i}"
     out += [
         f"    uint32_t n = {behind};",
         "    if (it->room && it->data - it->room >= n) {",
@@ -189,14 +194,11 @@ def deparser(layout: Layout, statements: list[str], stacks: StackWriter | None) 
         "        start = b += most - n;",
         "    }",
     ]
-    out += [f"    {line}" for line in statements]
-    if statements:
-        out.append("    if (it->exit) return NULL; /* an assertion failed */")
     for i, h in enumerate(headers):
         lvalue = layout.header(h.name)
         size = header_bytes(lvalue, h.type)
-        out.append(f"    if ({'1' if h.metadata else lvalue + '.valid'}) {{")
-        if h.name in ends and not h.metadata:
+        out.append(f"    if ({lvalue}.valid) {{")
+        if h.name in ends:
             out.append(f"        const int placed = end{i} == ({ends[h.name]});")
             lines = _write_kept(lvalue, h.type, "b", lvalue.replace("p->", "was->", 1))
         else:
