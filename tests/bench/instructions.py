@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import ctypes
 import json
-import os
 import platform
 import re
 import shutil
@@ -68,8 +67,7 @@ def measure(name: str) -> float:
             f"--callgrind-out-file={folder}/out",
             *(sys.executable, "-m", "tests.bench.instructions", "--count", name),
         ]
-        environment = {**os.environ, "NUMBA_CPU_NAME": "generic"}
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
         counted = re.search(r"Collected : (\d+)", done.stderr)
         hops = re.search(r"^hops (\d+)$", done.stdout, re.M)
         if done.returncode or not counted or not hops:
