@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import platform
 import time
@@ -75,6 +76,18 @@ def _abandon(writer: RunWriter | None) -> None:
             writer.abandon()
 
 
+@contextmanager
+def rare_collections() -> Iterator[None]:
+    """Return a context manager that makes cyclic garbage collections rare in its block: a run has
+    many objects, most of which live long."""
+    before = gc.get_threshold()
+    gc.set_threshold(max(before[0], 1_000_000) if before[0] else 0, 20, 100)
+    try:
+        yield
+    finally:
+        gc.set_threshold(*before)
+
+
 def check_inputs(scenario: Scenario, settings: Settings) -> None:
     """Check what a run is made of before anything is measured or brought up for it.
 
@@ -90,6 +103,7 @@ def check_inputs(scenario: Scenario, settings: Settings) -> None:
         make_traffic(layout.demand, layout.fabric)  # raises the error of the run
 
 
+@rare_collections()
 def run_experiment(
     name: str,
     scenario: Scenario,
