@@ -81,7 +81,7 @@ INSIDE: dict[str, set[str]] = {
 """The same for the soft switch's own rooms; its server may import all of them."""
 
 LICENCE = "SPDX-License-Identifier: Apache-2.0"
-LINES = 450  # besides the licence
+LINES = 600  # besides the licence; one subject decides where a file ends, not this bound
 STATEMENT_LINES = 60
 HOLD_STATEMENTS = (ast.stmt, ast.ExceptHandler, ast.match_case)
 

@@ -42,7 +42,7 @@ from testbed.record.files import free_buffers
 from testbed.record.run import RunDirectory, RunWriter, segment_columns
 from testbed.record.run_tables import registers
 from testbed.record.truth import failed_devices, links_with_matches
-from testbed.traffic.demand import make_traffic
+from testbed.traffic.demand import make_traffic, traffic_file
 from testbed.traffic.flows import Traffic
 
 
@@ -73,6 +73,21 @@ def _abandon(writer: RunWriter | None) -> None:
     if writer is not None:
         with signals_blocked():
             writer.abandon()
+
+
+def check_inputs(scenario: Scenario, settings: Settings) -> None:
+    """Check what a run is made of before anything is measured or brought up for it.
+
+    Raises:
+        ValueError: The machine cannot run this backend, or the fabric, the traffic or the faults
+            are wrong (one line).
+    """
+    need_backend(settings.backend, settings.tcp > 0)
+    layout = layout_of(settings)
+    scenario.faults(layout.fabric, settings)
+    path = traffic_file(settings.traffic)
+    if path is not None and not path.exists() and isinstance(layout.fabric, PacketFabric):
+        make_traffic(layout.demand, layout.fabric)  # raises the error of the run
 
 
 def run_experiment(
