@@ -37,9 +37,33 @@ static int ascending(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-/* Sort numbers in ascending order. */
-static void sort(double *values, int64_t n) {
-    if (n > 32) {
+/* Sort numbers in ascending order: quicksort, which C's qsort takes over after `depth` divisions,
+ * and insertion sort for what is short. qsort calls a function for each comparison: with it alone,
+ * flows of hidden paths took a quarter more time. */
+static void sort(double *values, int64_t n, int depth) {
+    while (n > 24 && depth-- > 0) {
+        double a = values[0], b = values[n / 2], c = values[n - 1];
+        double low = a < b ? a : b, high = a < b ? b : a;
+        double middle = c < low ? low : c > high ? high : c;
+        int64_t i = 0, j = n - 1;
+        for (;;) {
+            while (values[i] < middle)
+                i++;
+            while (values[j] > middle)
+                j--;
+            if (i > j)
+                break;
+            double moved = values[i];
+            values[i++] = values[j];
+            values[j--] = moved;
+            if (i > j)
+                break;
+        }
+        sort(values, j + 1, depth);
+        values += i;
+        n -= i;
+    }
+    if (n > 24) {
         qsort(values, (size_t)n, sizeof *values, ascending);
         return;
     }
@@ -73,7 +97,7 @@ KERNEL int64_t merge_equal(int64_t part, int64_t parts, int64_t n_groups, int64_
             distinct[at] = sum;
             times[at++] = 1.0;
         } else {
-            sort(flows, n);
+            sort(flows, n, 48);
             for (int64_t f = 0; f < n; f++) {
                 if (f > 0 && flows[f] == flows[f - 1]) {
                     times[at - 1] += 1.0;
