@@ -214,7 +214,7 @@ SHARED double settled(double lost, double size) {
 
 /* Return the integral of x^lost e^(-arrived x) over ln x from a fault's least rate on, relative to
  * its peak, to second order; `expected` is the number of losses expected at that rate. */
-static double width(double lost, double expected) {
+SHARED double width(double lost, double expected) {
     if (lost > expected)
         return sqrt(2 * PI / lost)
                * (1.0 - 0.5 * erfc(log(lost / larger(expected, 1e-9)) * sqrt(lost / 2)));

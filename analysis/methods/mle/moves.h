@@ -9,7 +9,7 @@ static const double LENIENT = 2.0;
 static const double COARSE = 1e-3; /* nats that a move must gain */
 
 /* Set all units to their most likely rates, see `settle`; return the gain in nats. */
-static double settle_every(double tolerance, const Problem *s) {
+SHARED double settle_every(double tolerance, const Problem *s) {
     int64_t count = 0;
     for (int64_t i = 0; i < s->n_units; i++) {
         s->current[i] = false;
@@ -137,7 +137,7 @@ static int64_t rival(int64_t i, const Problem *s) {
 /* Release blamed unit i if it does not gain its penalty any more, or blame another unit in its
  * place that explains its losses better. Return whether either was done; otherwise the explanation
  * is unchanged, and its gain is the cost of the release in nats. */
-static bool release(int64_t i, bool may_change, const Problem *s) {
+SHARED bool release(int64_t i, bool may_change, const Problem *s) {
     double penalty = s->law[PENALTY];
     bool below = s->x[i] <= s->law[FAULT] && shortfall(i, s) > LENIENT;
     keep(s);

@@ -269,8 +269,9 @@ def _mapped(path: Path, opened: BinaryIO) -> int:
         if inode in _loaded:
             opened.close()
         else:
+            there = Path("/proc/self/fd").exists()  # not on macOS
             try:
-                library = ctypes.CDLL(f"/proc/self/fd/{opened.fileno()}")
+                library = ctypes.CDLL(f"/proc/self/fd/{opened.fileno()}" if there else str(path))
             except OSError as e:
                 opened.close()
                 raise SoftSwitchError(f"cannot load {path}: {e}") from None
