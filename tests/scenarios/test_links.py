@@ -69,7 +69,7 @@ def test_a_file_of_a_run_that_leads_elsewhere(run: Path, outside: Path, name: st
 def test_a_comparison_with_a_link_does_not_go_on(tmp_path: Path, outside: Path, name: str) -> None:
     folder = tmp_path / "comparison"
     folder.mkdir()
-    (folder / "comparison.json").touch()
+    (folder / "comparison.json").write_text("{}")
     (folder / name).unlink(missing_ok=True)
     (folder / name).symlink_to(outside / "precious")
     with (
