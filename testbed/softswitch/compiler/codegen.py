@@ -13,7 +13,8 @@ from testbed.softswitch.compiler.build import C_SOURCES, read_c
 from testbed.softswitch.compiler.codegen_action import ActionWriter
 from testbed.softswitch.compiler.codegen_calculation import calculations, checksums, learning
 from testbed.softswitch.compiler.codegen_control import ControlWriter
-from testbed.softswitch.compiler.codegen_headers import deparser, field_lists, intrinsics
+from testbed.softswitch.compiler.codegen_deparser import deparser
+from testbed.softswitch.compiler.codegen_headers import field_lists, intrinsics
 from testbed.softswitch.compiler.codegen_parser import ParserWriter
 from testbed.softswitch.compiler.codegen_stacks import StackWriter
 from testbed.softswitch.compiler.layout import FieldRef, Layout
