@@ -30,6 +30,7 @@ from scipy.special import bdtrc
 
 from analysis.methods.base import Diagnosis, Method
 from analysis.methods.constraints import Rate, Share
+from analysis.methods.domain import Domain
 from analysis.solvers.incidence import Incidence
 from analysis.telemetry.telemetry import Probes
 from testbed.arrays import BoolArray, LongArray
@@ -64,6 +65,7 @@ class Detector(Method):
     """
 
     base = "detector"
+    domain = Domain("deTector, 5", healthy_loss=1e-4)
     paper = "deTector, 5"
     reads = "detector"
 

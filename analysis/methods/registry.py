@@ -55,8 +55,9 @@ METHODS: dict[str, Callable[..., Localizer]] = {
     "detector": Detector,
     "netscope": NetScope,
     "canary+acquit": variant(Canary, "acquit", lossy_share=0.25),
+    "flock+links": variant(Flock, "links"),
     "flock+refine+conditional+severe": variant(
-        Flock, "refine", "conditional", "severe", p_bad=0.003, link_prior=-7.0, device_factor=5.0
+        Flock, "refine", "conditional", "severe", p_bad=0.003, link_prior=-7.0
     ),
     "canary-mle": CanaryMle,
     "mle": Mle,

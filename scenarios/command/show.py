@@ -210,6 +210,7 @@ def comparison_figures(found: Compared) -> dict[str, Any]:
     }
     limits = {
         plain(name): {
+            "AP": _number(mean_of(chosen(found.rows, name)["average_precision"])),
             "F1 of classes": _number(mean_of(chosen(found.rows, name)["class_f1"])),
             "faulty links not observed": int(np.sum(chosen(found.rows, name)["unobserved"])),
         }

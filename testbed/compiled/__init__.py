@@ -88,12 +88,33 @@ def scramble(x):
 
 
 def timed(work: Callable[..., T], *arguments: Any) -> tuple[T, float]:
-    """Return the result of ``work(*arguments)`` and its wall-clock seconds without compilation."""
-    compiling: list[float] = []
-    begin = time.perf_counter()
-    with event.install_timer("numba:compile", compiling.append):
+    """Return the result of ``work(*arguments)`` and its processor seconds, of all threads, without
+    compilation: other programs on a busy machine do not change them."""
+    compiling = _Compiling()
+    begin = time.process_time()
+    with event.install_listener("numba:compile", compiling):
         result = work(*arguments)
-    return result, time.perf_counter() - begin - sum(compiling)
+    return result, time.process_time() - begin - compiling.seconds
+
+
+class _Compiling(event.Listener):
+    """Counts the processor seconds of Numba's compilations; one may begin within another."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+        self._depth, self._begin = 0, 0.0
+
+    def on_start(self, event: object) -> None:
+        """Begin a compilation."""
+        if self._depth == 0:
+            self._begin = time.process_time()
+        self._depth += 1
+
+    def on_end(self, event: object) -> None:
+        """End a compilation."""
+        self._depth -= 1
+        if self._depth == 0:
+            self.seconds += time.process_time() - self._begin
 
 
 def all_to_compile() -> bool:

@@ -80,7 +80,7 @@ def test_only_what_is_faulty_was_not_observed() -> None:
 def verdict(flagged: list[int], known: Identifiability) -> Diagnosis:
     score_ = np.linspace(0, 1, N)
     found = Diagnosis("canary", "directed", np.array(flagged, np.int32), 1 - score_, score_, 0.0)
-    return with_classes(found, known)
+    return with_classes(found, known, FABRIC)
 
 
 def test_all_of_a_class_is_blamed_with_one_score() -> None:
