@@ -20,7 +20,7 @@ from testbed.fabric.topologies import make_fabric
 from testbed.faults.events import Event, parse_events
 from testbed.faults.plan import FaultPlan, noise_rates
 from testbed.probes.path_discovery import host_rate_limit
-from testbed.traffic.demand import Demand
+from testbed.traffic.demand import Demand, locality_share
 from testbed.traffic.flows import Traffic
 
 
@@ -116,6 +116,8 @@ def demand_of(settings: Settings) -> Demand:
         settings.line_rate_bps,
         settings.duration_s,
         settings.seed,
+        settings.flow_rates,
+        locality_share(settings.locality),
     )
 
 

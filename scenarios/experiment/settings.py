@@ -24,6 +24,8 @@ from testbed.faults.events import parse_events
 from testbed.faults.plan import noise_range
 from testbed.record.documents import EPOCHS, TELEMETRY
 from testbed.record.messages import first_problem
+from testbed.traffic.demand import PACKETS_AN_EPOCH, flow_rates, locality_share
+from testbed.traffic.generator import FAST_FLOWS
 
 Backend = Literal["virtual", "flow", "softswitch", "bmv2"]
 Injector = Literal["auto", "p4", "netem", "nft"]
@@ -88,15 +90,16 @@ class Settings:
         int,
         Field(ge=1, le=EPOCHS, description="measurement epochs"),
         Extra(on={"softswitch": 8, "bmv2": 8}),
-    ] = 10
-    # Ten epochs of one second give every method enough measurements: 007's budgets are per second,
-    # and in one second it traces a third of the connections that lose packets. Real switches are
-    # slower than virtual time; with slower traffic, longer epochs hold as many packets.
+    ] = 5
+    # 007's budgets are per second: in ten seconds it traces the connections that lose packets.
+    # In two seconds of the default load a segment of a fat-tree with k=8 carries 2,200 packets,
+    # enough for ALPHA where meters lose a quarter to collisions. Real switches are slower than
+    # virtual time; with slower traffic, longer epochs hold as many packets.
     epoch_ms: Annotated[
         int,
         Field(ge=20, le=60_000, description="length of an epoch, in virtual or real time"),
         Extra("ms", {"softswitch": 7000, "bmv2": 16_000}),
-    ] = 1000
+    ] = 2000
     # With more than a tenth, less than half of an epoch is left to read meters and install rules.
     skew: Annotated[
         float,
@@ -115,7 +118,7 @@ class Settings:
             "`FLOWS.csv` (`src,dst,bytes,start`); "
             "or `FILE.pcap[ng][.gz]`, with `:fit` to squeeze its timing into the run"
         ),
-    ] = "hadoop"
+    ] = "websearch"
     tcp: Annotated[
         float,
         Field(
@@ -137,6 +140,23 @@ class Settings:
         ),
         Extra(on={"softswitch": 0.6, "bmv2": 0.6}),
     ] = 0.06
+    flow_rate: Annotated[
+        str,
+        Field(
+            coerce_numbers_to_str=True,
+            description="rate of a flow as a share of the line rate: `0.001`, or `0.001..0.004` to "
+            f"draw one for each; `auto`: {PACKETS_AN_EPOCH} packets an epoch, and with a list of "
+            f"flows `{FAST_FLOWS[0]:g}..{FAST_FLOWS[1]:g}`",
+        ),
+    ] = "auto"
+    locality: Annotated[
+        str,
+        Field(
+            coerce_numbers_to_str=True,
+            description="share of the traffic between racks that stays in its pod; `uniform`: each "
+            "other rack gets as much, so 1/7 stays with `K=4` and 3/31 with `K=8`",
+        ),
+    ] = "uniform"
     monitors: Annotated[
         str,
         Field(
@@ -239,6 +259,8 @@ class Settings:
     def _fit_together(self) -> Settings:
         """Check that the settings fit each other."""
         noise_range(self.noise)  # raises an error, as do the calls below
+        self.flow_rates  # noqa: B018
+        locality_share(self.locality)
         if self.injector != "auto" and self.backend == "flow":
             raise SettingsError(f"INJECTOR={self.injector} needs packets: leave it out")
         if self.injector in ("netem", "nft") and self.backend == "virtual":
@@ -270,6 +292,11 @@ class Settings:
         """Return the rate of the hosts' links in bits per second; it depends on what the backend's
         switches can process."""
         return LINE_RATE[self.backend]
+
+    @property
+    def flow_rates(self) -> tuple[float, float]:
+        """Return the lowest and the highest rate of a flow, as shares of the line rate."""
+        return flow_rates(self.flow_rate, self.traffic, self.epoch_ms / 1000, self.line_rate_bps)
 
     @property
     def real_time(self) -> bool:
