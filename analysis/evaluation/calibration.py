@@ -1,15 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Calibration of a method's parameters on training data, by one of two rules.
 
-The settings of a grid are tried on telemetry whose faults are known. `best` chooses the highest
-mean F1, the figure that comparisons report, of the settings whose mean precision is at least 93 %,
-since a method that blames healthy links is not used; if there is none, that falls by 5 %. It departs
-from the grid's first values only for a clear improvement of more than one standard error (Breiman
-and others, 1984, section 3.4.3).
-`choose` is the rule of Flock's section 5.2: of the settings whose mean precision is at least P, it
-takes the one with the highest recall. P is 98 % at first; if no setting reaches it, or recall stays
-below 25 %, P falls by 5 %. Both rules apply to any method with parameters. In a comparison all
-methods should be calibrated by the same rule.
+The settings of a grid are tried on telemetry whose faults are known. `best` takes the settings that
+blame the fewest links where nothing is faulty, since a method with false alarms is not used, and of
+these the one with the highest mean F1, the figure that comparisons report. It departs from the
+grid's first values only for a clear improvement of more than one standard error (Breiman and
+others, 1984, section 3.4.3). `choose` is the rule of Flock's section 5.2: of the settings whose
+mean precision is at least P, it takes the one with the highest recall. P is 98 % at first; if no
+setting reaches it, or recall stays below 25 %, P falls by 5 %. Both rules apply to any method with
+parameters. In a comparison all methods should be calibrated by the same rule.
 
 `GRIDS` has what a calibration tries: of every method with parameters, the values of each that
 matters. The first value of each parameter is where the search begins, and what stays where nothing
@@ -21,9 +20,9 @@ changes of `analysis.methods.base`, but for the numbers of those that a variant 
 only trades time for accuracy (``tolerance``, ``threads``); and what a paper prints as a part of its
 algorithm: Canary's lambda, 1 (table III), and the prior of Flock's devices, five times a link's
 (3.2). What fits one fabric alone, such as 007's share of all votes, is a rule of what the method
-knows, and the rule's constants are calibrated. Variants that are not here have the grid of their method. So `mle` and `canary-mle`
-have nothing to calibrate: their rates are estimated from the run, and their penalty follows from
-the size of fabric and telemetry.
+knows, and the rule's constants are calibrated. Variants that are not here have the grid of their
+method. So `mle` and `canary-mle` have nothing to calibrate: their rates are estimated from the run,
+and their penalty follows from the size of fabric and telemetry.
 """
 
 from __future__ import annotations
@@ -43,7 +42,6 @@ from analysis.telemetry.telemetry import Telemetry
 from testbed.errors import UserError
 
 FIRST_PRECISION, STEP, LEAST_RECALL = 0.98, 0.05, 0.25
-WANTED_PRECISION = 0.93
 
 
 @dataclass(frozen=True)
@@ -61,13 +59,14 @@ class Setting:
     """Parameters, with their mean precision and recall over the training data, see `accuracy`.
 
     ``f1_of`` is the F1 of each case, on directed or undirected links as the method tells them
-    apart.
+    apart, and ``false_alarms`` how many links are blamed in the cases without a fault.
     """
 
     parameters: Mapping[str, Any]
     precision: float
     recall: float
     f1_of: tuple[float, ...] = ()
+    false_alarms: int = 0
 
     @property
     def f1(self) -> float:
@@ -200,7 +199,9 @@ def _tried(
         return None
     each = [(decide(method, case.telemetry), case) for case in cases]
     precision, recall = np.mean([accuracy(*one) for one in each], axis=0)
-    return Setting(parameters, float(precision), float(recall), tuple(_f1(*one) for one in each))
+    alarms = sum(len(diagnosis.flagged) for diagnosis, case in each if not len(case.links))
+    f1_of = tuple(_f1(*one) for one in each)
+    return Setting(parameters, float(precision), float(recall), f1_of, alarms)
 
 
 def _f1(diagnosis: Diagnosis, case: Case) -> float:
@@ -216,18 +217,16 @@ def _some(settings: Iterable[Setting | None]) -> list[Setting]:
 
 def best(settings: Sequence[Setting]) -> Setting:
     """Return the setting that is closest to the first one, of those as good as the setting with the
-    highest mean F1; settings of too low a precision are left out.
+    highest mean F1; only settings with the fewest false alarms count.
 
-    The mean precision must be `WANTED_PRECISION`, or less by as many `STEP` as let a setting pass.
     A setting is as good if its difference over the cases is at most one standard error of the mean
     difference. The closest one has the fewest other values; of equals, the one with the higher F1
     is taken, then the one with the higher precision, then the first.
     """
-    start, least = settings[0].parameters, WANTED_PRECISION
-    while not (precise := [setting for setting in settings if setting.precision >= least]):
-        least -= STEP
-    highest = max(precise, key=lambda s: s.mean_f1)
-    good = [setting for setting in precise if _as_good(setting, highest)]
+    start, fewest = settings[0].parameters, min(setting.false_alarms for setting in settings)
+    quiet = [setting for setting in settings if setting.false_alarms == fewest]
+    highest = max(quiet, key=lambda s: s.mean_f1)
+    good = [setting for setting in quiet if _as_good(setting, highest)]
 
     def others(setting: Setting) -> int:
         """Return the number of parameters whose value differs from that of the first setting."""
@@ -291,7 +290,7 @@ GRIDS: Mapping[str, Grid] = {
         "severe_p_bad": (0.05, 0.02, 0.1, 0.2),
     },
     "007": {
-        "spread": (1.5, 1.0, 1.25, 2.0, 3.0),
+        "spread": (1.5, 0.75, 1.0, 1.25, 2.0, 3.0),
         "alarms": (0.1, 1e-3, 1e-2, 1.0),
     },
     "detector": {

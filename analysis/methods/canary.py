@@ -5,12 +5,12 @@ The success rates of segments, pooled over the epochs, go through stages of coor
 loss range at a time (`analysis.solvers.stages`). Each sub-problem (section III-E) is solved alone,
 because sub-problems share no link; large ones are solved in parallel threads.
 
-The paper's filter leaves n and n' open ("we only compute success probabilities for the path
-segments that have packet losses in no less than n' out of the n epochs"), and the fate of the
-segments that have losses in fewer epochs. Here n is the epochs that observed a segment, and n' follows from the
-packets that it counted and from what a healthy link may lose (`Filter`). A segment with fewer lossy
-epochs counts as loss-free if healthy links explain it better than the least fault does, since step
-2-3 needs loss-free segments; otherwise it has no success probability and is left out.
+The paper's filter leaves n and n' open, and the fate of the segments that it filters out ("we only
+compute success probabilities for the path segments that have packet losses in no less than n' out
+of the n epochs"). Here n is the epochs that observed a segment, and n' follows from the packets
+that it counted and from what a healthy link may lose (`Filter`). A segment with fewer lossy epochs
+counts as loss-free if healthy links explain it better than the least fault does, since step 2-3
+needs loss-free segments; otherwise it has no success probability and is left out.
 """
 
 from __future__ import annotations
@@ -178,9 +178,10 @@ class Filter:
     A segment is lossy if it lost packets in at least n' of the n epochs that observed it. With a
     ``share`` n' is that share of n. Otherwise n' follows from the packets that the segment counted
     and lost: it is lossy if healthy links would lose packets in as many epochs, or as many packets,
-    with no more than the chance that `chances_of_noise` allows. A segment that lost packets in every
-    epoch of the run is always lossy. So one loss in four epochs of few packets does not make a
-    segment lossy, and a link that drops 1 packet in 1,000 need not lose some in half of the epochs.
+    with no more than the chance that `chances_of_noise` allows. A segment that lost packets in
+    every epoch of the run is always lossy. So one loss in four epochs of few packets does not make
+    a segment lossy, and a link that drops 1 packet in 1,000 need not lose some in half of the
+    epochs.
 
     Attributes:
         share: n'/n; None for the rule.
@@ -215,8 +216,7 @@ class Filter:
         links = np.diff(counts.segments.paths.ptr)[some]
         healthy = _epochs_with_loss(sent * links, self.healthy_loss) / observed
         faulty = _epochs_with_loss(sent, max(self.groups[-1], 2 * self.healthy_loss)) / observed
-        least = self.groups[-2] if len(self.groups) > 2 else 0.0
-        high = lost >= least * sent.sum(axis=0)
+        high = lost >= self.groups[-2] * sent.sum(axis=0)
         chance = np.where(high, self.alone[some], self.together[some])
         lossy = bdtrc(with_loss - 1, observed, healthy) <= chance
         lossy |= pdtrc(lost - 1, self.healthy_loss * (sent.sum(axis=0) * links)) <= chance

@@ -13,8 +13,8 @@ The paper leaves open:
   links. With 64 links healthy ones have 1.6 % each, and with 3,072 hardly a faulty one has 1 %. By
   default the threshold therefore follows the mean share of the votes that are left, as in line 6
   (`Rule`). A threshold that is given is a share of the votes cast, as in section 5.1.
-- **Noise.** Section 6 first sets the flows apart whose drops are noise: "the corresponding link only
-  dropped a single packet". Here these are connections that lost one packet, and whose links no
+- **Noise.** Section 6 first sets the flows apart whose drops are noise: "the corresponding link
+  only dropped a single packet". Here these are connections that lost one packet, and whose links no
   other lossy connection crossed. They do not vote.
 - **The votes that are taken away.** Section 5.1 assumes that all connections over the blamed link
   lost packets there, but votes that were taken from the link before are explained already. Here
@@ -110,7 +110,7 @@ class Vigil(Method):
     ...     complete=np.array([True, True]),
     ...     traceroute_packets=4,
     ... )
-    >>> verdict = Vigil().localize(Telemetry(fabric, "none", connections=traced))
+    >>> verdict = Vigil(threshold=0.4).localize(Telemetry(fabric, "none", connections=traced))
     >>> [fabric.link_names[link] for link in verdict.flagged]
     ['spine0->leaf1']
     """
@@ -335,8 +335,8 @@ _RANKED = 64
 
 
 def without_noise(votes: Ballot, lost: LongArray, n_links: int) -> Ballot:
-    """Return the votes without those of connections whose drops are noise: they lost one packet, and
-    no other voter crossed, or with a partial trace may have crossed, any of their links.
+    """Return the votes without those of connections whose drops are noise: they lost one packet,
+    and no other voter crossed, or with a partial trace may have crossed, any of their links.
 
     Args:
         votes: The votes.
