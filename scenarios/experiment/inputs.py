@@ -122,8 +122,11 @@ def demand_of(settings: Settings) -> Demand:
 
 
 def traces_of_host(settings: Settings, fabric: Fabric) -> float:
-    """Return the traceroutes per second that each host may send on the fabric of these settings."""
-    return settings.traces_per_s or host_rate_limit(fabric, settings.icmp_per_s)
+    """Return the traceroutes per second that each host may send on the fabric of these settings.
+
+    By default it is half of theorem 1's bound, which counts the answers on the way up only.
+    """
+    return settings.traces_per_s or host_rate_limit(fabric, settings.answers_per_s) / 2
 
 
 def inputs_of(
@@ -154,6 +157,6 @@ def inputs_of(
         tcp=settings.tcp,
         line_rate_bps=settings.line_rate_bps,
         probes=settings.probes,
-        icmp=IcmpLimit.of(settings.icmp_per_s),
+        icmp=IcmpLimit.of(settings.answers_per_s),
         traces_per_s=traces_of_host(settings, fabric),
     )

@@ -31,6 +31,18 @@ Backend = Literal["virtual", "flow", "softswitch", "bmv2"]
 Injector = Literal["auto", "p4", "netem", "nft"]
 
 LINE_RATE: dict[Backend, float] = {"virtual": 1e9, "flow": 1e9, "softswitch": 10e6, "bmv2": 2e6}
+ANSWERS_PER_PORT: dict[Backend, float] = {
+    "virtual": 25.0,
+    "flow": 25.0,
+    "softswitch": 2.5,
+    "bmv2": 0.5,
+}
+"""007's T_max for each port of a switch, by default: its 100 for a switch with 4 ports.
+
+It is proportional to the line rate, so that each packet has the same budget, and to the ports,
+because theorem 1 shares T_max among the k / 2 ToRs of a pod: with a fixed T_max hosts could trace
+a twelfth as many connections with k=48 as with k=4, of equally many that lose packets."""
+
 REAL_TIME = ("softswitch", "bmv2")
 
 
@@ -188,25 +200,24 @@ class Settings:
             "(its section 6.1); deTector's plan has as many in all",
         ),
     ] = 100
-    # Proportional to the hosts' packets per second, so that each packet has the same budget.
     icmp_per_s: Annotated[
         float,
         Field(
-            ge=0.1,
+            ge=0,
             le=10_000,
             description="ICMP messages a second that a switch answers traceroutes with (007's "
-            "T_max, section 4.1); smaller where hosts send more slowly, so that it is the same "
-            "budget for each packet",
+            "T_max, section 4.1); 0: "
+            + ", ".join(f"{each:g} on `{name}`" for name, each in ANSWERS_PER_PORT.items())
+            + " for each of its `K` ports",
         ),
-        Extra(on={"softswitch": 10.0, "bmv2": 2.0}),
-    ] = 100.0
+    ] = 0.0
     traces_per_s: Annotated[
         float,
         Field(
             ge=0,
             le=10_000,
-            description="traceroutes a second that a host sends (007's C_t); 0: as many as its "
-            "theorem 1 allows for `ICMP_PER_S`",
+            description="traceroutes a second that a host sends (007's C_t); 0: half of what its "
+            "theorem 1 allows for `ICMP_PER_S`, as switches on the way down answer, too",
         ),
     ] = 0.0
     noise: Annotated[
@@ -292,6 +303,11 @@ class Settings:
         """Return the rate of the hosts' links in bits per second; it depends on what the backend's
         switches can process."""
         return LINE_RATE[self.backend]
+
+    @property
+    def answers_per_s(self) -> float:
+        """Return the ICMP messages a second that a switch answers traceroutes with."""
+        return self.icmp_per_s or ANSWERS_PER_PORT[self.backend] * self.k
 
     @property
     def flow_rates(self) -> tuple[float, float]:
