@@ -115,7 +115,7 @@ def test_tables_show_classes_only_where_there_are_some() -> None:
         for own, each in zip(titles, made, strict=True)
     ]
     assert (rows[1]["F1"].text, rows[1]["F1c"].text, rows[1]["miss"].text) == ("0.667", "1.00", "0")
-    assert [rows[2][name].text for name in ("prec", "rec", "F1", "acc")] == ["–"] * 4
+    assert [rows[2][name].text for name in ("prec", "rec", "F1", "best")] == ["–"] * 4
     entry = made[1]["methods"]["canary"]
     assert entry["directed"]["unobserved"] == [FABRIC.link_names[9]]
     assert entry["ties"] == [[FABRIC.link_names[4], FABRIC.link_names[8]]]

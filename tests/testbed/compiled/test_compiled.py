@@ -307,13 +307,12 @@ def test_what_was_not_used_for_long_goes(tmp_path: Path) -> None:
 def test_compiling_takes_no_time_of_what_is_timed() -> None:
     """The first diagnosis of a large fabric had seven seconds of it."""
     fresh, compiling = numba.njit(lambda a: a.min()), list[float]()
-    begin = time.perf_counter()
+    begin = time.process_time()
     with event.install_timer("numba:compile", compiling.append):
-        least, seconds = compiled.timed(lambda: (time.sleep(0.05), fresh(np.array([3.0, 1.0])))[1])
-    passed = time.perf_counter() - begin
-    assert least == 1.0
-    assert 0.05 <= seconds < passed - 0.9 * sum(compiling)
-    assert compiling[0] > 0
+        least, seconds = compiled.timed(lambda: (time.sleep(0.2), fresh(np.array([3.0, 1.0])))[1])
+    passed = time.process_time() - begin
+    assert least == 1.0 and compiling[0] > 0
+    assert 0 <= seconds < passed / 2, "nor does waiting"
 
 
 def test_all_compile_in_this_way() -> None:

@@ -16,7 +16,14 @@ from analysis.telemetry.telemetry import Connections, Telemetry
 from testbed.fabric.clos import Fabric, leaf_spine
 from testbed.fabric.fat_tree import FatTree
 from testbed.fabric.paths import Paths
-from tests.analysis.references.vigil import algorithm_1, least_votes, votes, without_noise
+from tests.analysis.references.vigil import (
+    Pair,
+    Path,
+    algorithm_1,
+    least_votes,
+    votes,
+    without_noise,
+)
 
 CASES = 75
 THRESHOLDS = (0.01, 0.0, 0.03, 0.1)

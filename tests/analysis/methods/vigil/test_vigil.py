@@ -71,7 +71,6 @@ def test_adjustment_stops_at_the_one_bad_link():
     rows = sets.paths.padded()[chosen]
     telemetry = Telemetry(topology, "tor+core", connections=connections(src, dst, rows))
     assert Vigil(threshold=0.01).localize(telemetry).flagged.tolist() == [bad]
-    assert Vigil().localize(telemetry).flagged.tolist() == [bad]
     assert len(Vigil(adjust=False, threshold=2 / topology.n_links).localize(telemetry).flagged) > 1
 
 
