@@ -89,7 +89,7 @@ class Canary(Method):
             "III-F, step 2-4",
             "A link whose success probability comes out below 1 is bad.",
             "It is bad only if its segments that cross no other blamed link lose, together, at "
-            "least the least rate that the stage looks for.",
+            "least a share of the least rate that the stage looks for.",
             "Equation 4 maps noise of 1e-5 to 0.8 as it does a fault of 0.001, and a link beside "
             "a faulty one shares its segments' losses.",
         ),
@@ -111,8 +111,8 @@ class Canary(Method):
         groups: Count | Sequence[float] = GROUPS,
         penalty: NotNegative = 1.0,
         lossy_share: Share | None = None,
-        healthy_loss: Probability = 1e-4,
-        alarms: Positive = 0.1,
+        healthy_loss: Probability = 7e-5,
+        alarms: Positive = 0.01,
         tolerance: NotNegative = EPSILON,
         mapping: Mapping = "logarithmic",
         own_share: Share = 0.0,

@@ -70,7 +70,7 @@ class Detector(Method):
     reads = "detector"
 
     def __init__(
-        self, *, hit_ratio: Share = 0.6, noise: Rate = 5e-5, significance: Share = 0.01
+        self, *, hit_ratio: Share = 0.6, noise: Rate = 2e-4, significance: Share = 0.05
     ) -> None:
         self.hit_ratio = hit_ratio
         self.noise = noise

@@ -153,7 +153,7 @@ class NetBouncer(Method):
         self,
         *,
         penalty: NotNegative | None = None,
-        scale: NotNegative = 0.08,
+        scale: NotNegative = 0.1,
         link_threshold: Probability = 0.999,
         tolerance: NotNegative = EPSILON,
         lucky_share: Rate = 0.0,
@@ -294,9 +294,10 @@ class NetBouncerStage(NetBouncer):
 def penalty_for(incidence: Incidence, times: FloatArray, scale: float) -> float:
     """Return lambda for the number n of the paper's paths over a link: ``scale * n ** 0.25``.
 
-    A healthy link shares some sqrt(n) paths with a faulty one next to it. The number of probes that
-    these lose varies with the fourth root of n, if measured in the paper's paths, and lambda must
-    be above that, or else the healthy link is blamed for what the faulty one cannot explain.
+    A healthy link shares some sqrt(n) paths with a faulty one next to it. What these lose, measured
+    in the paper's paths of `PATH_PROBES` probes, has a standard deviation of up to 0.05 times the
+    fourth root of n. The healthy link is blamed for it unless lambda / 2 is above that, so the
+    scale is 0.1 or more.
 
     Args:
         incidence: Paths and links.
