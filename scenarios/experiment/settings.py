@@ -327,9 +327,11 @@ class Settings:
         if self.topology != "fat-tree":
             found["k"] = f"with TOPOLOGY={self.topology}"
         if ".cap" in self.traffic.lower() or ".pcap" in self.traffic.lower():
-            found["load"] = f"with a capture, TRAFFIC={self.traffic}"
+            for name in ("load", "flow_rate", "locality"):
+                found[name] = f"with a capture, TRAFFIC={self.traffic}"
         if self.traffic.lower().endswith(".csv"):
-            found["load"] = f"with a list of flows, TRAFFIC={self.traffic}"
+            for name in ("load", "locality"):
+                found[name] = f"with a list of flows, TRAFFIC={self.traffic}"
         if self.backend == "flow":
             found["skew"] = "with BACKEND=flow"
         if not (self.alpha or self.beta):  # no flow is ever selected
