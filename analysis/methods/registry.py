@@ -57,7 +57,13 @@ METHODS: dict[str, Callable[..., Localizer]] = {
     "canary+acquit": variant(Canary, "acquit", lossy_share=0.25, own_share=0.5),
     "flock+links": variant(Flock, "links"),
     "flock+refine+conditional+severe": variant(
-        Flock, "refine", "conditional", "severe", p_bad=0.003, link_prior=-7.0
+        Flock,
+        "refine",
+        "conditional",
+        "severe",
+        p_bad=0.003,
+        p_good=2e-4,
+        link_prior=-7.0,
     ),
     "canary-mle": CanaryMle,
     "mle": Mle,

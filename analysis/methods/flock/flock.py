@@ -149,8 +149,8 @@ class Flock(Method):
     def __init__(
         self,
         *,
-        p_bad: Probability = 0.01,
-        p_good: Probability = 2e-4,
+        p_bad: Probability = 0.03,
+        p_good: Probability = 1e-4,
         link_prior: float = -15.0,
         device_factor: float = 5.0,
         inputs: Inputs = "probes+flows",
