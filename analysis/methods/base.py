@@ -20,16 +20,16 @@ from typing import Any, ClassVar, Literal, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from analysis.methods.classes import with_classes, with_unseen
 from analysis.methods.constraints import checked
 from analysis.methods.domain import Domain, World
 from analysis.telemetry.identifiability import Identifiability, Observations
-from analysis.telemetry.silence import silent_links
 from analysis.telemetry.telemetry import Connections, Telemetry
 from testbed.arrays import FloatArray, IntArray
 from testbed.compiled import timed
 from testbed.errors import UserError
 from testbed.fabric.clos import Fabric
-from testbed.fabric.names import nearest, some_of
+from testbed.fabric.names import nearest
 from testbed.record.measurements import MEASUREMENTS, Measurement
 
 Part = Literal["segments", "probes", "detector", "connections"]
@@ -309,64 +309,6 @@ def diagnose(method: Localizer, telemetry: Telemetry) -> Diagnosis:
     tells = Identifiability.of(telemetry.topology.n_links, there)
     whole = with_classes(diagnosis, tells, telemetry.topology)
     return with_unseen(whole, telemetry, reads)
-
-
-def with_classes(diagnosis: Diagnosis, tells: Identifiability, fabric: Fabric) -> Diagnosis:
-    """Return a diagnosis in which all links of a class are blamed if one is, and all have the
-    class's highest score and lowest success probability.
-
-    Links that are blamed as a part of a blamed device are no reason to blame others: which device
-    failed is known, and they are tied with links of healthy devices only if they are all dead.
-    """
-    classes = (tells.undirected if diagnosis.native == "undirected" else tells).classes
-    if diagnosis.native == "undirected":
-        classes = (2 * classes).repeat(2)
-    if (classes == np.arange(len(classes))).all():
-        return replace(diagnosis, tells=tells)
-
-    ends = np.stack((fabric.link_src, fabric.link_dst))
-    of_device = np.isin(ends, diagnosis.devices).any(axis=0)
-
-    def whole(links: IntArray) -> IntArray:
-        """Return ``links`` and all links of the classes that those of no blamed device belong to:
-        ascending ids, int32[]."""
-        found = np.isin(classes, classes[links[~of_device[links]]])
-        found[links] = True
-        return np.flatnonzero(found).astype(np.int32)
-
-    score = np.full(len(classes), -np.inf)
-    np.maximum.at(score, classes, diagnosis.score)
-    success = np.full(len(classes), np.nan)
-    np.fmin.at(success, classes, diagnosis.success)
-    return replace(
-        diagnosis,
-        flagged=whole(diagnosis.flagged),
-        score=score[classes],
-        success=success[classes],
-        stages=tuple(whole(stage) for stage in diagnosis.stages),
-        tells=tells,
-    )
-
-
-def with_unseen(
-    diagnosis: Diagnosis, telemetry: Telemetry, reads: Sequence[Measurement]
-) -> Diagnosis:
-    """Return a diagnosis with two more remarks: on the links that the measurements ``reads`` did
-    not observe, and on those of them that are silent (`analysis.telemetry.silence`). The method's
-    algorithm does not use them."""
-    assert diagnosis.tells is not None
-    fabric, counts = telemetry.topology, telemetry.segments
-    notes = [diagnosis.tells.unseen(fabric.link_names, reads)]
-    if notes[0] and "segments" in reads and counts is not None:
-        silent = silent_links(counts, fabric)
-        silent = silent[~diagnosis.tells.observed[silent]]
-        if len(silent):
-            names = some_of([fabric.link_names[link] for link in silent.tolist()])
-            notes.append(
-                f"silent: by ECMP the segments over {names} should count packets, but count "
-                "none; a link or switch may lose all of them"
-            )
-    return replace(diagnosis, remarks=(*diagnosis.remarks, *filter(None, notes)))
 
 
 def sorted_links(links: npt.ArrayLike) -> IntArray:

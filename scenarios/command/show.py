@@ -22,11 +22,11 @@ from analysis.evaluation.comparison import (
     degraded_seeds,
     good_seeds,
     in_short,
-    interval,
     mean_of,
     method_names,
     origins,
 )
+from analysis.evaluation.intervals import interval
 from analysis.evaluation.report import parameters_line, render
 from analysis.evaluation.sweep import sweep_tables
 from analysis.methods.registry import METHODS, REFERENCE

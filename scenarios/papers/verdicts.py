@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from analysis.evaluation.comparison import Interval, bootstrap_interval
+from analysis.evaluation.intervals import Interval, bootstrap_interval
 from scenarios.papers.experiment import Experiment, Printed, Reason
 
 Verdict = Literal["agrees", "explained", "not explained", "cannot be compared"]

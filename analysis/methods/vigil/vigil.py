@@ -41,17 +41,19 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import gammainc, pdtr, pdtrik
+from scipy.special import gammainc
 
 from analysis.methods.base import Change, Diagnosis, Method
 from analysis.methods.constraints import NotNegative, Positive
 from analysis.methods.domain import Domain
+from analysis.methods.vigil.adjusted import AdjustedVotes, SharedVotes
+from analysis.methods.vigil.threshold import Rule
 from analysis.solvers.parts import in_parts
 from analysis.telemetry.telemetry import Connections
 from testbed.arrays import BoolArray, FloatArray, IntArray, LongArray
 from testbed.compiled import kernel
 from testbed.fabric.clos import Fabric
-from testbed.fabric.ecmp_probabilities import Continuations, EcmpProbabilities, Shares
+from testbed.fabric.ecmp_probabilities import Continuations, EcmpProbabilities
 from testbed.fabric.paths import pointers
 
 
@@ -226,7 +228,7 @@ class Vigil(Method):
         n_links = len(tally)
         tests = min(self.chance, self.false_alarm) < math.inf
         usage = ecmp.usage() if tests else np.zeros(0)
-        votes = _AdjustedVotes(tally, _SharedVotes(ecmp) if self.adjust else None)
+        votes = AdjustedVotes(tally, SharedVotes(ecmp) if self.adjust else None)
         while True:
             left = votes.left()
             total = float(left.sum())
@@ -256,78 +258,6 @@ class Vigil(Method):
                 break
             votes.take(top)
         return blamed, votes.score()
-
-
-class _AdjustedVotes:
-    """The votes of all links while algorithm 1 runs (its lines 8 to 13).
-
-    Attributes:
-        tally: Votes cast for each link, float64[n_links].
-        taken: Votes that picked links explain, float64[n_links].
-        picked: The picked links, in order.
-    """
-
-    def __init__(self, tally: FloatArray, shares: _SharedVotes | None) -> None:
-        self.tally = tally
-        self.taken = np.zeros_like(tally)
-        self.picked: list[int] = []
-        self._shares = shares
-        self._votes: list[float] = []
-
-    def left(self) -> FloatArray:
-        """Return the votes that each link has left, float64[n_links]; 0 for picked links."""
-        left = self.tally - self.taken
-        left[self.picked] = 0.0
-        return left
-
-    def take(self, link: int) -> None:
-        """Pick a link, and take the votes that it explains from the others."""
-        left = self.left()
-        self.picked.append(link)
-        self._votes.append(float(left[link]))
-        if self._shares is not None:
-            links, share = self._shares.of(link, left)
-            self.taken[links] = np.minimum(
-                self.taken[links] + left[link] * share, self.tally[links]
-            )
-
-    def score(self) -> FloatArray:
-        """Return the votes that each link had left when it was picked, or has left if it was not:
-        float64[n_links]."""
-        score = self.left()
-        score[self.picked] = self._votes
-        return score
-
-
-@dataclass(frozen=True)
-class Rule:
-    """The threshold of algorithm 1 as a rule of what 007 knows: links, votes, and hops of a voter.
-
-    If the votes that are left came from noise alone, every link would have their mean number of
-    voters, or some times as many, because links differ. The threshold is the least number that
-    fewer than ``alarms`` of all links would reach then (Poisson).
-
-    Attributes:
-        n_links: Directed links of the fabric.
-        hops: Mean number of links that a voter crosses.
-        spread, alarms: See `Vigil`.
-    """
-
-    n_links: int
-    hops: float
-    spread: float
-    alarms: float
-
-    def least(self, votes: float) -> float:
-        """Return the votes that a link must have, if all links together have ``votes``."""
-        expected = max(self.spread * votes * self.hops / self.n_links, 1e-12)
-        within = max(1 - self.alarms / self.n_links, 0.0)
-        voters = max(float(np.ceil(pdtrik(within, expected))), 0.0)
-        while voters > 0 and pdtr(voters - 1, expected) >= within:
-            voters -= 1
-        while pdtr(voters, expected) < within:
-            voters += 1
-        return (voters + 1) / self.hops
 
 
 _RANKED = 64
@@ -380,37 +310,6 @@ def _most(left: FloatArray, least: float, explained: Callable[[LongArray], BoolA
     if not len(some):
         return -1
     return int(some[np.argmax(left[some] >= (1 - ROUNDING) * left[some].max())])
-
-
-class _SharedVotes:
-    """A cache of `EcmpProbabilities.shared_votes` by link. It computes the links with most votes
-    ahead, on all cores, because they are likely to be blamed next."""
-
-    _AHEAD = 64
-
-    def __init__(self, ecmp: EcmpProbabilities) -> None:
-        self._ecmp = ecmp
-        self._known: dict[int, Shares] = {}
-
-    def of(self, link: int, left: FloatArray) -> Shares:
-        """Return the shares of a link, which can be asked for once.
-
-        ``left``, the votes that each link has, float64[n_links], tells which to compute ahead.
-        """
-        if link not in self._known:
-            unknown = left.copy()
-            unknown[list(self._known)] = 0.0
-            unknown[link] = np.inf
-            links = np.argpartition(-unknown, min(self._AHEAD, len(left) - 1))[: self._AHEAD]
-            links = links[unknown[links] > 0]
-            shares = in_parts(
-                len(links) * len(left),
-                lambda part, parts: self._ecmp.shared_votes(links[part::parts]),
-            )
-            for part, of_part in enumerate(shares):
-                some = links[part :: len(shares)].tolist()
-                self._known |= dict(zip(some, of_part, strict=True))
-        return self._known.pop(link)
 
 
 def _as_many(voters: FloatArray, expected: FloatArray) -> FloatArray:

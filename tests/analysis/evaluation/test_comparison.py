@@ -13,19 +13,17 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from analysis.evaluation.comparison import (
-    Interval,
     average_precision,
     comparison_cells,
     comparison_table,
     differences,
     found_at,
     in_short,
-    interval,
     mean_curve,
     no_test,
-    paired,
     plot,
 )
+from analysis.evaluation.intervals import Interval, interval, paired
 
 
 def test_the_interval_of_known_values() -> None:

@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 from playwright.sync_api import Browser
 
-from analysis.evaluation.comparison import COLUMNS, interval
+from analysis.evaluation.comparison import COLUMNS
+from analysis.evaluation.intervals import interval
 from scenarios.command.show import again_all, figures_of, make_page
 from scenarios.many.compare import read_comparison
 from testbed.fabric.paths import Paths
