@@ -26,7 +26,7 @@ endef
 $(foreach v,$(said),$(if $(findstring $(line_end),$(value $v)),$(error make: $v= holds the end of a line, which make cannot pass on)))
 
 targets := help setup setup-dev scenario compare reproduce analyze show export-lab net shell clean-net doctor calibrate \
-	test test-vm sanitize lint docs bench bench-net p4 lock clean
+	test test-vm sanitize lint docs bench bench-net bench-instructions p4 lock clean
 
 # To make, a folder is a target that is done: without this, `make scenarios` does nothing and succeeds.
 no_target := $(firstword $(filter-out $(targets) $(READY) $(READY_DEV),$(MAKECMDGOALS)))
@@ -83,6 +83,7 @@ help:
 	@echo 'make docs       the documentation site, in docs/_build/html: warnings are errors'
 	@echo 'make bench      speed of the soft switch, the network and the methods'
 	@echo 'make bench-net  TCP through the soft switch and BMv2, side by side (root)'
+	@echo 'make bench-instructions   instructions a packet-hop, against the committed figures (valgrind)'
 	@echo 'make -C p4      compile the P4 program (needs p4c)'
 	@echo 'make clean      remove .venv and caches; runs/ stays'
 
@@ -168,6 +169,9 @@ docs: $(READY_DEV)
 
 bench: $(READY_DEV)
 	@$(BIN)/python -m tests.bench
+
+bench-instructions: $(READY_DEV)
+	@$(BIN)/python -m tests.bench.instructions
 
 bench-net: $(READY_DEV)
 	@$(BIN)/python -m tests.bench.bench_net

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import platform
 import time
@@ -33,7 +34,6 @@ from scenarios.experiment.request import Scenario
 from scenarios.experiment.settings import Settings
 from scenarios.experiment.without_packets import simulate
 from scenarios.process.signals import signals_blocked
-from testbed.compiled import all_to_compile
 from testbed.dataplane import source_digests
 from testbed.fabric.names import command, some_of
 from testbed.fabric.packet_fabric import PacketFabric
@@ -44,7 +44,7 @@ from testbed.record.files import free_buffers
 from testbed.record.run import RunDirectory, RunWriter, segment_columns
 from testbed.record.run_tables import registers
 from testbed.record.truth import failed_devices, links_with_matches
-from testbed.traffic.demand import make_traffic
+from testbed.traffic.demand import make_traffic, traffic_file
 from testbed.traffic.flows import Traffic
 
 
@@ -77,6 +77,34 @@ def _abandon(writer: RunWriter | None) -> None:
             writer.abandon()
 
 
+@contextmanager
+def rare_collections() -> Iterator[None]:
+    """Return a context manager that makes cyclic garbage collections rare in its block: a run has
+    many objects, most of which live long."""
+    before = gc.get_threshold()
+    gc.set_threshold(max(before[0], 1_000_000) if before[0] else 0, 20, 100)
+    try:
+        yield
+    finally:
+        gc.set_threshold(*before)
+
+
+def check_inputs(scenario: Scenario, settings: Settings) -> None:
+    """Check what a run is made of before anything is measured or brought up for it.
+
+    Raises:
+        ValueError: The machine cannot run this backend, or the fabric, the traffic or the faults
+            are wrong (one line).
+    """
+    need_backend(settings.backend, settings.tcp > 0)
+    layout = layout_of(settings)
+    scenario.faults(layout.fabric, settings)
+    path = traffic_file(settings.traffic)
+    if path is not None and not path.exists() and isinstance(layout.fabric, PacketFabric):
+        make_traffic(layout.demand, layout.fabric)  # raises the error of the run
+
+
+@rare_collections()
 def run_experiment(
     name: str,
     scenario: Scenario,
@@ -241,12 +269,11 @@ def _diagnose(
         counts = telemetry.segments
         writer.table("segments", segment_columns(counts.sent, counts.lost))
     done = 0
-    doing = "first use, compiling" if all_to_compile() else "diagnosis"
 
     def report_progress(method: str) -> None:
         """Report that the next method, ``method``, begins."""
         nonlocal done
-        progress(f"{doing}: {method}", done / len(methods))
+        progress(f"diagnosis: {method}", done / len(methods))
         done += 1
 
     diagnoses: dict[str, Diagnosis] = {}
@@ -363,7 +390,7 @@ def run_config(name: str, settings: Settings) -> dict[str, Any]:
     """Return the content of ``config.json``: settings, scenario, and versions of the software."""
     config = settings.as_dict() | {"scenario": Path(name).stem}
     del config["threads"]  # it changes no result: equal runs have equal records
-    packages = ("canary-testbed", "numpy", "numba", "pyarrow")
+    packages = ("canary-testbed", "numpy", "pyarrow")
     config["versions"] = {"python": platform.python_version()}
     config["versions"] |= {package: version(package) for package in packages}
     config["p4_sources_sha256"] = source_digests()

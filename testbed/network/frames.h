@@ -18,6 +18,7 @@
 #define FRAME_ROOM 48  /* bytes that switches may add in front */
 #define FRAME_HEAD 128 /* bytes of a frame that exist when it is sent */
 #define WHEEL 1024     /* windows */
+#define NEVER UINT64_MAX
 #define SLICES 256     /* of a window, in which events are sorted roughly: */
 #define SLICE_NS 64    /* each this long, together the longest window */
 #define BATCH 64       /* frames that are made, or handed from thread to thread, together */
@@ -130,35 +131,54 @@ static inline int before(const event_t *a, const event_t *b) {
     return a->number < b->number;
 }
 
-/* Their numbers, by slices of the time from `begin` on: which of two comes first is no branch then. */
-static void sort_slices(const event_t *in, uint64_t n, uint64_t begin, uint32_t *order) {
-    uint32_t first[SLICES + 1] = {0};
-    for (uint64_t i = 0; i < n; i++) first[((in[i].time - begin) / SLICE_NS & (SLICES - 1)) + 1]++;
-    for (uint32_t s = 0; s < SLICES; s++) first[s + 1] += first[s];
-    for (uint64_t i = 0; i < n; i++)
-        order[first[(in[i].time - begin) / SLICE_NS & (SLICES - 1)]++] = (uint32_t)i;
+/* What events of a window are sorted by: place, time in the window, and which event it is. */
+#define KEY(place, late, i) ((uint64_t)(place) << 44 | (uint64_t)(late) << 28 | (i))
+#define KEY_EVENT(key) ((key) & ((UINT64_C(1) << 28) - 1))
+#define KEY_PLACE(key) ((key) >> 44)
+#define KEY_SLICE(key) ((key) >> 34 & (SLICES - 1)) /* SLICE_NS is 1 << 6 */
+#define FEW 24 /* events that are sorted one by one */
+
+static inline void sort_few(uint64_t *keys, uint64_t n) {
+    for (uint64_t i = 1; i < n; i++) {
+        uint64_t key = keys[i], j = i;
+        for (; j && keys[j - 1] > key; j--) keys[j] = keys[j - 1];
+        keys[j] = key;
+    }
 }
 
-/* Sort events of a window, which begins at `begin`, by place and, of a place, by `before`. Places
- * are from `place` to before `end`; first[end + 1] is scratch, as are `order` and `out`. */
-static void sort_events(const event_t *in, uint64_t n, uint64_t begin, uint32_t place, uint32_t end,
-                        uint32_t *first, uint32_t *order, event_t *out) {
-    memset(first + place, 0, (end - place + 1) * sizeof *first);
-    for (uint64_t i = 0; i < n; i++) first[in[i].place + 1]++;
-    for (uint32_t p = place; p < end; p++) first[p + 1] += first[p];
-    if (n > 2 * (uint64_t)(end - place)) {
-        sort_slices(in, n, begin, order);
-        for (uint64_t i = 0; i < n; i++) out[first[in[order[i]].place]++] = in[order[i]];
-    } else {
-        for (uint64_t i = 0; i < n; i++) out[first[in[i].place]++] = in[i];
+/* Simultaneous events of a place: few are. */
+static inline void sort_ties(uint64_t *keys, uint64_t n, const event_t *in) {
+    for (uint64_t i = 1; i < n; i++) {
+        uint64_t key = keys[i], j = i;
+        if ((keys[i - 1] ^ key) >> 28) continue;
+        for (; j && !((keys[j - 1] ^ key) >> 28) &&
+               before(&in[KEY_EVENT(key)], &in[KEY_EVENT(keys[j - 1])]);
+             j--)
+            keys[j] = keys[j - 1];
+        keys[j] = key;
     }
-    for (uint64_t i = 1; i < n; i++) { /* little is left to do */
-        if (out[i - 1].place != out[i].place || !before(&out[i], &out[i - 1])) continue;
-        event_t event = out[i];
-        uint64_t j = i;
-        for (; j && out[j - 1].place == event.place && before(&event, &out[j - 1]); j--)
-            out[j] = out[j - 1];
-        out[j] = event;
+}
+/* Sort by one of a key's parts, `digit`, of values from `low` on: `first` has a count of each. */
+#define SORT_BY(digit, low, values)                                                  \
+    memset(first, 0, ((values) + 1) * sizeof *first);                                \
+    for (uint64_t i = 0; i < n; i++) first[digit(from[i]) - (low) + 1]++;            \
+    for (uint64_t v = 0; v < (values); v++) first[v + 1] += first[v];                \
+    for (uint64_t i = 0; i < n; i++) to[first[digit(from[i]) - (low)]++] = from[i];
+
+/* Sort many keys, of places from `place` to before `end`: roughly, so that which of two comes first is
+ * no branch, and then the rest. `first`, of all places and of all slices, and `other` are scratch.
+ * Returns where they are. */
+static uint64_t *sort_many(uint64_t *from, uint64_t n, uint32_t place, uint32_t end, uint32_t *first,
+                           uint64_t *to) {
+    uint32_t places = end - place;
+    if (n > 2 * (uint64_t)places) {
+        SORT_BY(KEY_SLICE, 0, SLICES)
+        uint64_t *sorted = to;
+        to = from;
+        from = sorted;
     }
+    SORT_BY(KEY_PLACE, place, places)
+    sort_few(to, n); /* little is left to do */
+    return to;
 }
 #endif

@@ -11,14 +11,11 @@
 
 #define NOWHERE UINT32_MAX
 #define SOON 8     /* packets of a source ahead of which their flow is fetched into the cache */
-#define GUESSED 16 /* events whose rows are fetched ahead, at most */
 
 typedef int (*forward_fn)(ss_switch *, uint32_t, uint8_t *, const uint8_t *, uint32_t, uint32_t,
                           uint64_t, ss_admit_fn, void *, ss_result *);
 
-typedef void (*prefetch_fn)(const ss_switch *, int);
-typedef void (*guess_fn)(ss_switch *, const uint8_t *, uint32_t, uint32_t, uint64_t *);
-typedef void (*guess_rows_fn)(const ss_switch *, const uint64_t *);
+typedef void (*prefetch_fn)(const ss_switch *);
 
 /* VERDICT_* and the other CAUSE_* stand before this file: they are the P4 program's
  * (testbed/dataplane). */
@@ -58,8 +55,6 @@ typedef struct {
     ss_switch **switches;
     forward_fn forward;
     prefetch_fn prefetch;
-    guess_fn guess;
-    guess_rows_fn guess_rows;
     const link_t *links;       /* fabric, then host->ToR, then ToR->host */
     const uint32_t *port_link; /* [n_switches * max_port] outgoing link */
     const uint32_t *owner;     /* of each switch: its thread, */
@@ -81,12 +76,15 @@ typedef struct {
     uint32_t number, n_switches, n_boundary;
     uint32_t current; /* the switch that has a packet */
     uint64_t now, until, window;
-    uint64_t step;      /* stretches of time that have begun, of all runs */
-    uint32_t *switches; /* those with links to other threads' switches first */
-    uint32_t *first;    /* scratch, as are order and sorted */
-    uint32_t *order;
-    event_t *sorted;
-    uint64_t order_cap, sorted_cap;
+    uint64_t next_begin; /* when the next window begins */
+    uint64_t near_until; /* the window by which `far` is looked through again */
+    uint64_t sent_until; /* hosts have sent what they send before */
+    uint64_t step;       /* stretches of time that have begun, of all runs */
+    uint32_t *switches;  /* those with links to other threads' switches first */
+    uint32_t *first;     /* scratch, as are the keys */
+    uint64_t *keys;      /* twice `keys_cap` */
+    uint64_t keys_cap;
+    uint64_t due[WHEEL / 64]; /* a bit for each window of the wheel in which something is due */
     events_t wheel[2][WHEEL]; /* of switches with links to other threads' switches; of the rest */
     events_t spare[2 * WHEEL]; /* memory of windows that are over; the last one's is in the cache */
     uint32_t spare_n;
@@ -98,9 +96,10 @@ typedef struct {
     uint64_t drops_n, drops_cap;
     reply_t *replies;
     uint64_t replies_n, replies_cap;
-    uint64_t next[MAX_SOURCES];
+    uint64_t next[MAX_SOURCES];      /* packet of each source, */
+    uint64_t next_time[MAX_SOURCES]; /* and when; NEVER: none is left */
+    uint64_t next_send;              /* the first of these */
     ss_result result;
-    uint64_t guesses[GUESSED][SS_GUESSES];
     int oom;
     pthread_t thread;
 } __attribute__((aligned(64))) part_t;
@@ -113,8 +112,6 @@ struct net_t {
     ss_switch **switches;
     forward_fn forward;
     prefetch_fn prefetch; /* NULL: the switches stay in the cache */
-    guess_fn guess;       /* this and the next with `prefetch` alone */
-    guess_rows_fn guess_rows;
     uint32_t *host_owner;
     uint32_t *port_link; /* [n_switches * max_port] outgoing link */
     link_t *links;       /* fabric, then host->ToR, then ToR->host */
@@ -148,19 +145,39 @@ static void frame_free(part_t *part, frame_t *frame) {
     if (part->frames.n < 2 * BATCH) part->frames.items[part->frames.n++] = frame;
 }
 
+/* Room for one more event of a window; the first gets the memory of a window that is over. */
+static __attribute__((noinline)) int make_room(part_t *part, events_t *events) {
+    if (!events->cap && part->spare_n) {
+        *events = part->spare[--part->spare_n];
+        return 1;
+    }
+    if (more((void **)&events->items, &events->cap, sizeof(event_t))) return 1;
+    part->oom = 1;
+    return 0;
+}
+
 /* Put an event of this thread where it waits: most are due in the next window. */
 static inline void file(part_t *part, const event_t *event) {
-    uint64_t window = part->window + 1, begin = window * part->net->window_ns;
-    if (event->time - begin >= part->net->window_ns) window = event->time / part->net->window_ns;
-    events_t *wheel = part->wheel[event->place >= part->n_boundary];
-    events_t *to = window < part->window + WHEEL ? &wheel[window % WHEEL] : &part->far;
-    if (!to->cap && part->spare_n) *to = part->spare[--part->spare_n];
-    if (!append(to, event)) part->oom = 1;
+    uint64_t window = part->window + 1;
+    if (event->time - part->next_begin >= part->net->window_ns)
+        window = event->time / part->net->window_ns;
+    events_t *to = &part->wheel[event->place >= part->n_boundary][window % WHEEL];
+    if (window - part->window >= WHEEL)
+        to = &part->far;
+    else
+        part->due[window % WHEEL / 64] |= UINT64_C(1) << window % 64;
+    if (to->n < to->cap || make_room(part, to)) to->items[to->n++] = *event;
+}
+
+static void enter(part_t *part, uint64_t window) {
+    part->window = window;
+    part->next_begin = (window + 1) * part->net->window_ns;
 }
 
 /* Half a turn before they are due, events come from behind the wheel into it. */
 static void come_near(part_t *part) {
     uint64_t n = part->far.n;
+    part->near_until = (part->window / (WHEEL / 2) + 1) * (WHEEL / 2);
     part->far.n = 0;
     for (uint64_t i = 0; i < n; i++) file(part, &part->far.items[i]);
 }
@@ -220,7 +237,7 @@ static void deliver(part_t *part, frame_t *frame, uint32_t host, uint64_t now) {
 
 /* Put a frame on a link; it arrives after waiting, serialisation and propagation. What reaches its
  * host within this run has no event of its own: hosts answer nothing. */
-static void transmit(part_t *part, frame_t *frame, uint32_t index, uint64_t now) {
+static inline void transmit(part_t *part, frame_t *frame, uint32_t index, uint64_t now) {
     net_t *net = part->net;
     link_t *link = &net->links[index];
     uint64_t done = now;
@@ -268,6 +285,29 @@ static void fetch_flow(const source_t *source, uint32_t flow) {
     __builtin_prefetch(&source->sent[flow], 1);
 }
 
+/* Find a source's next packet of this thread's hosts. */
+static inline void find_next(part_t *part, uint32_t kind) {
+    const net_t *net = part->net;
+    const source_t *source = &net->sources[kind];
+    uint64_t at = part->next[kind];
+    if (net->n_parts > 1) {
+        while (at < source->n &&
+               net->host_owner[source->src_host[source->flow[at]]] != part->number)
+            at++;
+        part->next[kind] = at;
+    }
+    part->next_time[kind] = at < source->n ? source->time[at] : NEVER;
+}
+
+static void find_all(part_t *part) {
+    part->next_send = NEVER;
+    for (uint32_t i = 0; i < MAX_SOURCES; i++) {
+        part->next_time[i] = NEVER;
+        if (i < part->net->n_sources) find_next(part, i);
+        if (part->next_time[i] < part->next_send) part->next_send = part->next_time[i];
+    }
+}
+
 /* Send the next frame of a source. */
 static void send_next(part_t *part, uint32_t kind) {
     source_t *source = &part->net->sources[kind];
@@ -291,26 +331,25 @@ static void send_next(part_t *part, uint32_t kind) {
 /* Send what this thread's hosts send before a time: sources of lower number first where two send
  * at once. */
 static void send_due(part_t *part, uint64_t end) {
-    const net_t *net = part->net;
+    const uint64_t *time = part->next_time;
+    part->sent_until = end;
     for (;;) {
-        uint64_t best = end;
-        uint32_t from = NOWHERE;
-        for (uint32_t i = 0; i < net->n_sources; i++) {
-            const source_t *source = &net->sources[i];
-            uint64_t at = part->next[i];
-            if (net->n_parts > 1) {
-                while (at < source->n &&
-                       net->host_owner[source->src_host[source->flow[at]]] != part->number)
-                    at++;
-                part->next[i] = at;
-            }
-            if (at < source->n && source->time[at] < best) {
-                best = source->time[at];
+        uint32_t from = 0;
+        uint64_t until = end; /* or when another source sends */
+        for (uint32_t i = 1; i < part->net->n_sources; i++) {
+            uint64_t later = time[i];
+            if (later < time[from]) {
+                later = time[from];
                 from = i;
             }
+            if (later < until) until = later;
         }
-        if (from == NOWHERE) return;
-        send_next(part, from);
+        part->next_send = time[from];
+        if (time[from] >= end) return;
+        do {
+            send_next(part, from);
+            find_next(part, from);
+        } while (time[from] < until);
     }
 }
 #endif

@@ -17,100 +17,61 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "portable.h"
 #include "counts.h"
 #include "hops.h"
 
-#define NEAR 3          /* events ahead of which frames are fetched into the cache; */
-#define MANY 100        /* of more switches a thread, which do not stay in the cache: */
-#define SWITCH_AHEAD 14 /* frames and switches, */
-#define TABLES_AHEAD 10 /* their tables, */
-#define SLOTS_AHEAD 6   /* where the packet's rows lie, */
-#define ROWS_AHEAD 3    /* and these */
-#define SPINS 256       /* looks at what another thread does before giving up the core */
-#define LOOKS 16384     /* at whether there is a run, before a thread sleeps: waking takes longer */
-#define STRETCH 256     /* windows between two looks at what is under way and whether threads pay */
-#define TRIAL 16        /* windows in which the slower of one thread and all is tried again */
-#define SELDOM 256      /* stretches between two trials, at most */
+#define NEAR 3        /* events ahead of which frames are fetched into the cache; */
+#define MANY 100      /* of more switches a thread, which do not stay in the cache, they too */
+#define SEND_AHEAD 16 /* windows for which hosts send at once */
+#define SPINS 256     /* looks at what another thread does before giving up the core */
+#define LOOKS 16384   /* at whether there is a run, before a thread sleeps: waking takes longer */
+#define STRETCH 256   /* windows between two looks at what is under way and whether threads pay */
+#define TRIAL 16      /* windows in which the slower of one thread and all is tried again */
+#define SELDOM 256    /* stretches between two trials, at most */
 
 /* ---- windows ----------------------------------------------------------------------------- */
 
-/* Sort what is due before `end`, a time in the current window, at the switches with links to other
- * threads' or at the rest; returns how much that is. */
-static uint64_t sort_due(part_t *part, int rest, uint64_t end) {
-    events_t *bucket = &part->wheel[rest][part->window % WHEEL];
-    uint64_t n = bucket->n, due = 0;
-    if (!n) return 0;
-    while (part->sorted_cap < n)
-        if (!more((void **)&part->order, &part->order_cap, sizeof(uint32_t)) ||
-            !more((void **)&part->sorted, &part->sorted_cap, sizeof(event_t))) {
+/* Sort the n events of a window; returns their keys in order, NULL without memory. */
+static uint64_t *sort_events(part_t *part, const event_t *events, uint64_t n, int rest) {
+    uint64_t begin = part->next_begin - part->net->window_ns;
+    while (part->keys_cap < n) {
+        uint64_t cap = 2 * part->keys_cap;
+        if (!more((void **)&part->keys, &cap, sizeof(uint64_t))) {
             part->oom = 1;
-            return 0;
+            return NULL;
         }
-    if (end % part->net->window_ns) { /* a run ends within this window: the due ones to the front */
-        for (uint64_t i = 0; i < n; i++)
-            if (bucket->items[i].time < end) {
-                event_t event = bucket->items[i];
-                bucket->items[i] = bucket->items[due];
-                bucket->items[due++] = event;
-            }
-    } else {
-        due = n;
+        part->keys_cap = cap / 2;
     }
-    sort_events(bucket->items, due, part->window * part->net->window_ns,
-                rest ? part->n_boundary : 0, rest ? part->n_switches + 1 : part->n_boundary,
-                part->first, part->order, part->sorted);
-    bucket->n -= due;
-    if (bucket->n) {
-        memmove(bucket->items, bucket->items + due, bucket->n * sizeof(event_t));
-    } else if (bucket->cap) {
-        part->spare[part->spare_n++] = *bucket;
-        *bucket = (events_t){0, 0, NULL};
-    }
-    return due;
+    uint64_t *keys = part->keys;
+    for (uint64_t i = 0; i < n; i++) keys[i] = KEY(events[i].place, events[i].time - begin, i);
+    if (n <= FEW)
+        sort_few(keys, n);
+    else
+        keys = sort_many(keys, n, rest ? part->n_boundary : 0,
+                         rest ? part->n_switches + 1 : part->n_boundary, part->first, keys + n);
+    sort_ties(keys, n, events);
+    return keys;
 }
 
-/* A window has few packets for each of many switches: what these need is on its way to the cache
- * while the packets before are processed, step by step, as each says where the next lies. */
-static void look_ahead(part_t *part, int64_t i, int64_t n) {
-    static const int64_t ahead[] = {SWITCH_AHEAD, TABLES_AHEAD, SLOTS_AHEAD, ROWS_AHEAD};
-    const net_t *net = part->net;
-    for (int step = 0; step < 4; step++) {
-        int64_t at = i + ahead[step];
-        if (at < 0 || at >= n || part->sorted[at].place == part->n_switches) continue;
-        const event_t *event = &part->sorted[at];
-        uint32_t index = part->switches[event->place];
-        frame_t *frame = event->frame;
-        int first = !at || event->place != event[-1].place;
-        if (step == 0) {
-            __builtin_prefetch(frame);
-            __builtin_prefetch((uint8_t *)frame + 64);
-            if (first) net->prefetch(net->switches[index], 0);
-        } else if (step == 1 && first) {
-            net->prefetch(net->switches[index], 1);
-            const uint32_t *leaving = net->port_link + (uint64_t)index * net->max_port;
-            for (uint32_t port = 0; port < net->max_port; port++)
-                if (leaving[port] != NOWHERE) __builtin_prefetch(&net->links[leaving[port]], 1);
-        } else if (step == 2) {
-            complete(net, frame);
-            net->guess(net->switches[index], frame->data + frame->begin, frame->stored,
-                       frame->length, part->guesses[at % GUESSED]);
-        } else if (step == 3) {
-            net->guess_rows(net->switches[index], part->guesses[at % GUESSED]);
-        }
-    }
+/* A window has few packets for each of many switches: what each of them reads of its switch is on
+ * its way to the cache while the packets before are processed. */
+static inline void fetch_switch(const part_t *part, const event_t *event) {
+    if (event->place < part->n_switches)
+        part->net->prefetch(part->net->switches[part->switches[event->place]]);
 }
 
-/* Run what is due before `end`, see `sort_due`. One copy of the code: it stays in the cache. */
-__attribute__((noinline, noclone)) static void run_due(part_t *part, int rest, uint64_t end) {
-    int64_t n = (int64_t)sort_due(part, rest, end);
-    for (int64_t i = -SWITCH_AHEAD; n && part->net->prefetch && i < 0; i++) look_ahead(part, i, n);
-    for (int64_t i = 0; i < n; i++) {
-        const event_t *event = &part->sorted[i];
-        if (part->net->prefetch) {
-            look_ahead(part, i, n);
-        } else if (i + NEAR < n) {
-            __builtin_prefetch(part->sorted[i + NEAR].frame);
-            __builtin_prefetch((uint8_t *)part->sorted[i + NEAR].frame + 64);
+/* Run events, in the order of their keys if there are any. One copy of the code: it stays in the
+ * cache. */
+ONE_COPY static void run_events(part_t *part, const event_t *events, const uint64_t *keys,
+                                uint64_t n) {
+    for (uint64_t i = 0; i < n; i++) {
+        const event_t *event = &events[keys ? KEY_EVENT(keys[i]) : i];
+        if (i + NEAR < n) {
+            const event_t *later = &events[KEY_EVENT(keys[i + NEAR])];
+            __builtin_prefetch(later->frame);
+            __builtin_prefetch((uint8_t *)later->frame + 64);
+            if (part->net->prefetch && later->place != event->place) fetch_switch(part, later);
         }
         if (event->place == part->n_switches) {
             deliver(part, event->frame, part->net->links[event->link].dst, event->time);
@@ -119,6 +80,28 @@ __attribute__((noinline, noclone)) static void run_due(part_t *part, int rest, u
         part->current = part->switches[event->place];
         arrive(part, event);
     }
+}
+
+/* Run what is due before `end`, a time in the current window, at the switches with links to other
+ * threads' or at the rest. */
+static void run_due(part_t *part, int rest, uint64_t end) {
+    events_t *bucket = &part->wheel[rest][part->window % WHEEL], now;
+    if (!bucket->n) return;
+    now = *bucket;
+    *bucket = (events_t){0, 0, NULL};
+    if (end < part->next_begin) { /* a run ends within this window: the rest stays */
+        uint64_t due = 0;
+        for (uint64_t i = 0; i < now.n; i++)
+            if (now.items[i].time < end)
+                now.items[due++] = now.items[i];
+            else if (bucket->n < bucket->cap || make_room(part, bucket))
+                bucket->items[bucket->n++] = now.items[i];
+        now.n = due;
+    }
+    const uint64_t *keys = now.n > 1 ? sort_events(part, now.items, now.n, rest) : NULL;
+    if (now.n <= 1 || keys) run_events(part, now.items, keys, now.n);
+    now.n = 0;
+    part->spare[part->spare_n++] = now;
 }
 
 /* Whether all others have given out their results of so many stretches. */
@@ -133,7 +116,7 @@ static int others_have(const part_t *part, uint64_t steps) {
 
 static void pause_after(uint32_t looks) {
     if (looks % SPINS)
-        __builtin_ia32_pause();
+        pause_processor();
     else
         sched_yield();
 }
@@ -152,10 +135,27 @@ static void take_mail(part_t *part) {
     }
 }
 
-/* One stretch of time: a window, or what a run has of it. */
+/* Begin with a window: hosts have sent what arrives in it. */
+static void begin_window(part_t *part, uint64_t begin) {
+    const net_t *net = part->net;
+    enter(part, begin / net->window_ns);
+    if (part->far.n && part->window >= part->near_until) come_near(part);
+    if (part->sent_until < begin) {
+        uint64_t end = begin + SEND_AHEAD * net->window_ns;
+        send_due(part, end < part->until ? end : part->until);
+    }
+}
+
+static void end_window(part_t *part) {
+    uint64_t slot = part->window % WHEEL;
+    if (!part->wheel[0][slot].n && !part->wheel[1][slot].n)
+        part->due[slot / 64] &= ~(UINT64_C(1) << slot % 64);
+    part->step++;
+}
+
+/* A window, or what a run has of it, on several threads. */
 static void run_step(part_t *part, uint64_t begin, uint64_t end) {
-    part->window = begin / part->net->window_ns;
-    if (part->far.n && part->window % (WHEEL / 2) == 0) come_near(part);
+    begin_window(part, begin);
     int behind = !others_have(part, part->step);
     if (behind) run_due(part, 1, end);
     wait_for_others(part, part->step);
@@ -163,28 +163,84 @@ static void run_step(part_t *part, uint64_t begin, uint64_t end) {
     run_due(part, 0, end);
     atomic_store_explicit(&part->done, part->step + 1, memory_order_release);
     if (!behind) run_due(part, 1, end);
-    send_due(part, end);
-    part->step++;
+    end_window(part);
+}
+
+/* The same of all parts in turn, on one thread. */
+static void run_together(part_t *parts, uint32_t n, uint64_t begin, uint64_t end) {
+    for (uint32_t p = 0; p < n; p++) {
+        part_t *part = &parts[p];
+        begin_window(part, begin);
+        if (n > 1) {
+            take_mail(part);
+            run_due(part, 0, end);
+        }
+        run_due(part, 1, end);
+        end_window(part);
+        atomic_store_explicit(&part->done, part->step, memory_order_relaxed);
+    }
 }
 
 /* ---- threads ----------------------------------------------------------------------------- */
 
 static void begin_run(part_t *part, uint64_t begin, uint64_t end) {
     part->until = end;
-    part->window = begin / part->net->window_ns;
+    enter(part, begin / part->net->window_ns);
+    find_all(part);
     come_near(part);
 }
 
-/* A stretch of time, step by step: of one thread's part, or of all parts in turn. */
-static void run_parts(part_t *parts, uint32_t n, uint64_t begin, uint64_t end) {
-    uint64_t window = parts->net->window_ns;
-    for (uint32_t p = 0; p < n; p++) begin_run(&parts[p], begin, end);
-    while (begin < end) {
-        uint64_t stop = (begin / window + 1) * window;
-        if (stop > end) stop = end;
-        for (uint32_t p = 0; p < n; p++) run_step(&parts[p], begin, stop);
-        begin = stop;
+/* Hosts have sent what they send before the end of a run. */
+static void end_run(part_t *part, uint64_t end) {
+    if (part->sent_until < end) send_due(part, end);
+}
+
+/* When a part has something to do next, at the earliest: the begin of a window, or never. */
+static uint64_t next_due(const part_t *part) {
+    const net_t *net = part->net;
+    uint64_t slot = part->window % WHEEL, next = NEVER;
+    for (uint32_t i = 0; net->n_parts > 1 && i < net->n_parts; i++)
+        if (part->mail[0][i].events.n + part->mail[1][i].events.n) return 0; /* at once */
+    for (uint64_t i = 0; i <= WHEEL / 64; i++) {
+        uint64_t word = (slot / 64 + i) % (WHEEL / 64), due = part->due[word];
+        if (i == 0) due &= UINT64_MAX << slot % 64;
+        if (!due) continue;
+        next = part->window + (64 * word + (uint64_t)__builtin_ctzll(due) - slot) % WHEEL;
+        break;
     }
+    if (part->far.n && part->near_until < next) next = part->near_until;
+    if (next != NEVER) next *= net->window_ns;
+    if (part->next_send < next && next - part->next_send > net->window_ns)
+        next = part->next_send - part->next_send % net->window_ns + net->window_ns;
+    return next;
+}
+
+/* A stretch of time, window by window: of one thread's part, */
+static void run_part(part_t *part, uint64_t begin, uint64_t end) {
+    begin_run(part, begin, end);
+    for (uint64_t stop; begin < end; begin = stop) {
+        stop = begin - begin % part->net->window_ns + part->net->window_ns;
+        if (stop > end) stop = end;
+        run_step(part, begin, stop);
+    }
+    end_run(part, end);
+}
+
+/* or of all parts; windows in which nothing is due are left out. */
+static void run_all(net_t *net, uint64_t begin, uint64_t end) {
+    part_t *parts = net->parts;
+    for (uint32_t p = 0; p < net->n_parts; p++) begin_run(&parts[p], begin, end);
+    while (begin < end) {
+        uint64_t next = NEVER, stop = begin - begin % net->window_ns + net->window_ns;
+        if (stop > end) stop = end;
+        run_together(parts, net->n_parts, begin, stop);
+        for (uint32_t p = 0; p < net->n_parts; p++) {
+            uint64_t due = next_due(&parts[p]);
+            if (due < next) next = due;
+        }
+        begin = next > stop ? next : stop;
+    }
+    for (uint32_t p = 0; p < net->n_parts; p++) end_run(&parts[p], end);
 }
 
 /* What a thread does: it joins every run, from the one after its first look on. */
@@ -200,7 +256,7 @@ static void *work(void *argument) {
         int ending = net->ending;
         pthread_mutex_unlock(&net->lock);
         if (ending) return NULL;
-        run_parts(part, 1, net->begin, net->end);
+        run_part(part, net->begin, net->end);
         atomic_fetch_add_explicit(&net->finished, 1, memory_order_release);
     }
 }
@@ -228,7 +284,7 @@ static void run_threads(net_t *net, uint64_t begin, uint64_t end) {
     atomic_fetch_add(&net->run, 1);
     pthread_cond_broadcast(&net->wake);
     pthread_mutex_unlock(&net->lock);
-    run_parts(&net->parts[0], 1, begin, end);
+    run_part(&net->parts[0], begin, end);
     for (uint32_t looks = 1;
          atomic_load_explicit(&net->finished, memory_order_acquire) + 1 < net->n_parts; looks++)
         pause_after(looks);
@@ -249,6 +305,10 @@ static double wall_ns(void) {
 /* Run a stretch, on all threads where that is faster: where cores are busy with other things they
  * wait for each other. The clock decides who computes, never what. Returns where it ended. */
 static uint64_t run_stretch(net_t *net, uint64_t begin, uint64_t until) {
+    if (net->n_parts == 1) {
+        run_all(net, begin, until);
+        return until;
+    }
     int all = net->always || net->speed[1] > net->speed[0], trial = !net->trial--;
     uint64_t end = begin + (trial ? TRIAL : STRETCH) * net->window_ns, before_it = hops(net);
     if (trial) {
@@ -268,7 +328,7 @@ static uint64_t run_stretch(net_t *net, uint64_t begin, uint64_t until) {
     if (all && net->n_parts > 1)
         run_threads(net, begin, end);
     else
-        run_parts(net->parts, net->n_parts, begin, end);
+        run_all(net, begin, end);
     double speed = (double)(hops(net) - before_it) / (wall_ns() - start + 1);
     int was = net->speed[1] > net->speed[0];
     net->speed[all] = net->speed[all] > 0 ? (net->speed[all] + speed) / 2 : speed;
@@ -276,26 +336,12 @@ static uint64_t run_stretch(net_t *net, uint64_t begin, uint64_t until) {
     return end;
 }
 
-/* When something is due next, at the earliest; UINT64_MAX when nothing is under way. */
-static uint64_t upcoming(const net_t *net) {
-    uint64_t first = UINT64_MAX;
-    for (uint32_t i = 0; i < net->n_sources; i++) {
-        const source_t *source = &net->sources[i];
-        uint64_t at = source->n;
-        for (uint32_t p = 0; p < net->n_parts; p++)
-            if (net->parts[p].next[i] < at) at = net->parts[p].next[i];
-        if (at < source->n && source->time[at] < first) first = source->time[at];
-    }
+/* When something is due next, at the earliest. */
+static uint64_t upcoming(net_t *net) {
+    uint64_t first = NEVER;
     for (uint32_t p = 0; p < net->n_parts; p++) {
-        const part_t *part = &net->parts[p];
-        for (uint32_t i = 0; i < net->n_parts; i++)
-            if (part->mail[0][i].events.n + part->mail[1][i].events.n) return net->now;
-        for (uint64_t i = 0; i < part->far.n; i++)
-            if (part->far.items[i].time < first) first = part->far.items[i].time;
-        uint64_t window = net->now / net->window_ns;
-        for (uint64_t w = window; w < window + WHEEL && w * net->window_ns < first; w++)
-            if (part->wheel[0][w % WHEEL].n || part->wheel[1][w % WHEEL].n)
-                first = w * net->window_ns;
+        uint64_t due = next_due(&net->parts[p]);
+        if (due < first) first = due;
     }
     return first > net->now ? first : net->now;
 }
@@ -309,7 +355,7 @@ static int make_part(net_t *net, uint32_t number, const uint32_t *owner, const u
     part->number = number;
     part->n_boundary = boundary[number];
     part->switches = calloc(net->n_switches, sizeof(uint32_t));
-    part->first = calloc(net->n_switches + 2, sizeof(uint32_t));
+    part->first = calloc(net->n_switches + SLICES + 2, sizeof(uint32_t));
     for (int i = 0; i < 2; i++) part->mail[i] = aligned_alloc(64, net->n_parts * sizeof(mail_t));
     if (!part->switches || !part->first || !part->mail[0] || !part->mail[1]) return -1;
     for (int i = 0; i < 2; i++) memset(part->mail[i], 0, net->n_parts * sizeof(mail_t));
@@ -345,8 +391,6 @@ EXPORT net_t *net_new(const setup_t *setup) {
     net->between = 1;
     net->forward = setup->forward;
     net->prefetch = n_switches / n_parts > MANY ? setup->prefetch : NULL;
-    net->guess = setup->guess;
-    net->guess_rows = setup->guess_rows;
     net->switches = copied(setup->switches, n_switches * sizeof(ss_switch *));
     net->links = copied(setup->links, n_links * sizeof(link_t));
     net->port_link =
@@ -393,8 +437,7 @@ EXPORT void net_free(net_t *net) {
         free(part->mail[1]);
         free(part->switches);
         free(part->first);
-        free(part->order);
-        free(part->sorted);
+        free(part->keys);
         free(part->drops);
         free(part->replies);
     }
@@ -428,6 +471,7 @@ EXPORT void net_replace(net_t *net, uint32_t index, ss_switch *in_its_place) {
 /* Run every event before `until`. Returns 0, -1 when memory ran out, -2 without threads. */
 EXPORT int net_run(net_t *net, uint64_t until) {
     if (net->started + 1 < (int)net->n_parts && start(net)) return -2;
+    for (uint32_t p = 0; p < net->n_parts; p++) find_all(&net->parts[p]);
     for (;;) {
         uint64_t begin = upcoming(net);
         if (begin >= until) break;
@@ -435,6 +479,8 @@ EXPORT int net_run(net_t *net, uint64_t until) {
         for (uint32_t p = 0; p < net->n_parts; p++)
             if (net->parts[p].oom) return -1;
     }
+    for (uint32_t p = 0; p < net->n_parts; p++) begin_run(&net->parts[p], net->now, until);
+    for (uint32_t p = 0; p < net->n_parts; p++) end_run(&net->parts[p], until);
     net->now = until;
     return 0;
 }

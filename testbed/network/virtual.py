@@ -74,8 +74,7 @@ class _Stats(ctypes.Structure):
 
 
 _POINTERS = (
-    *("switches", "forward", "prefetch", "guess", "guess_rows"),
-    *("links", "port_link", "owner", "place", "boundary"),
+    *("switches", "forward", "prefetch", "links", "port_link", "owner", "place", "boundary"),
 )
 _NUMBERS = (
     *("n_switches", "n_links", "n_hosts", "n_parts"),
@@ -160,8 +159,6 @@ class VirtualNetwork:
             switches=ctypes.addressof(handles),
             forward=program.address("ss_forward"),
             prefetch=program.address("ss_prefetch"),
-            guess=program.address("ss_guess"),
-            guess_rows=program.address("ss_guess_rows"),
             links=table.ctypes.data,
             port_link=ports.ctypes.data,
             owner=shares.owner.ctypes.data,

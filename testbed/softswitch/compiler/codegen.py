@@ -11,11 +11,11 @@ from testbed.softswitch.compiler.bmv2_json import Parsed
 from testbed.softswitch.compiler.bmv2_program import Bmv2Program
 from testbed.softswitch.compiler.build import C_SOURCES, read_c
 from testbed.softswitch.compiler.codegen_action import ActionWriter
-from testbed.softswitch.compiler.codegen_ahead import AheadWriter
 from testbed.softswitch.compiler.codegen_calculation import calculations, checksums, learning
 from testbed.softswitch.compiler.codegen_control import ControlWriter
 from testbed.softswitch.compiler.codegen_headers import deparser, field_lists, intrinsics
 from testbed.softswitch.compiler.codegen_parser import ParserWriter
+from testbed.softswitch.compiler.codegen_stacks import StackWriter
 from testbed.softswitch.compiler.layout import FieldRef, Layout
 from testbed.softswitch.compiler.rows import Generated, places, register_tables
 from testbed.softswitch.errors import InvalidProgram
@@ -35,6 +35,7 @@ struct ss_item { /* a packet on its way */
     uint32_t truncate, limit;
     uint32_t error;
     uint16_t clone, clone_list, learn, resubmit, recirculate;
+    uint16_t left; /* where the program for its stack of headers ended, and that for all goes on */
     uint8_t exit, original, kind, checksum_error;
     struct phv p;
 };
@@ -81,7 +82,9 @@ def generate(parsed: Parsed, observed: tuple[str, str] | None) -> Generated:
     ref: FieldRef | None = layout.field(*observed) if observed else None
     calc_code, calc_names = calculations(layout)
     actions = ActionWriter(layout, calc_names)
-    control = ControlWriter(layout, actions)
+    copies = makes_copies(program, root)
+    stacks = None if copies else StackWriter(layout)
+    control = ControlWriter(layout, actions, stacks.headers if stacks else frozenset())
     parser = ParserWriter(layout, actions).write()
     action_code = "".join(actions.action(a) for a in program.actions.values())
     parts = [
@@ -99,16 +102,16 @@ def generate(parsed: Parsed, observed: tuple[str, str] | None) -> Generated:
         f"#define SS_DROP_PORT {program.drop_port}\n",
         field_lists(layout),
         calc_code,
-        checksums(layout, calc_names),
+        checksums(layout, calc_names, stacks),
         learning(layout),
         parser,
+        stacks.write() if stacks else "",
         action_code,
         control.selectors(),
         *control.pipelines(),
-        deparser(layout, actions.deparser()),
-        AheadWriter(layout, actions, control).write(),
+        deparser(layout, actions.deparser(), stacks),
         read_c(C_SOURCES / "pass.h"),
-        read_c(C_SOURCES / ("copies.h" if makes_copies(program, root) else "straight.h")),
+        read_c(C_SOURCES / ("copies.h" if copies else "straight.h")),
         read_c(C_SOURCES / "control.h"),
     ]
     code = "\n".join(parts)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from testbed.softswitch.compiler import schema_values as values
 from testbed.softswitch.compiler.bmv2_program import VALID, Constant
@@ -15,6 +16,9 @@ from testbed.softswitch.compiler.nodes import literal
 from testbed.softswitch.compiler.rows import field_words
 from testbed.softswitch.compiler.schema_values import Value, source_of
 from testbed.softswitch.errors import UnsupportedProgram
+
+if TYPE_CHECKING:
+    from testbed.softswitch.compiler.codegen_stacks import StackWriter
 
 MAX_HASHED = 1 << 16
 """The most bytes of headers that are hashed at once; they are on a thread's stack."""
@@ -214,9 +218,14 @@ def calculations(layout: Layout) -> tuple[str, dict[str, str]]:
     return "".join(out), names
 
 
-def checksums(layout: Layout, names: dict[str, str]) -> str:
-    """Return the C functions ``ss_verify_checksums`` and ``ss_update_checksums``."""
+def checksums(layout: Layout, names: dict[str, str], stacks: StackWriter | None) -> str:
+    """Return the C functions ``ss_verify_checksums`` and ``ss_update_checksums``.
+
+    The first returns, for a packet of a usual stack, the sum that the second goes on with.
+    """
+    inputs = {c.name: c.input for c in layout.root.calculations}
     verify, update = [], []
+    kept: _Kept | None = None
     for c in layout.root.checksums:
         source = source_of(c)
         if c.type != "generic":
@@ -229,21 +238,92 @@ def checksums(layout: Layout, names: dict[str, str]) -> str:
         cond = e.boolean(e.read(c.if_cond)) if c.if_cond is not None else "1"
         value = e.load(f)
         if c.verify:
+            if kept is None and stacks:
+                kept = _Kept.of(layout, stacks, c.target, inputs[c.calculation])
+                if kept:
+                    verify.append(f"    if (stack) sum = {kept.added};")
+                    call = f"(stack ? ss_csum16_sum(sum) : {call})"
             verify.append(
                 f"    if ({f.valid} && {cond} && {call} != {e.word(value)}) it->checksum_error = 1;"
             )
-        if c.update:
-            mask = literal((1 << min(f.width, 64)) - 1, 64)
-            update.append(f"    if ({cond}) {f.code} = {call} & {mask};")
-    text = ""
-    for name, lines in (("verify", verify), ("update", update)):
-        text += (
-            f"SS_INLINE void ss_{name}_checksums(ss_switch *sw, ss_item *it) {{\n"
-            "    struct phv *p = &it->p;\n    (void)sw; (void)p;\n"
-            + "".join(line + "\n" for line in lines)
-            + "}\n"
-        )
-    return text
+    for c in layout.root.checksums:
+        if not c.update:
+            continue
+        e = Expressions(layout, source=source_of(c))
+        f = layout.field(*c.target)
+        call = f"{names[c.calculation]}(sw, it)"
+        if kept and (kept.target, kept.inputs) == (c.target, inputs[c.calculation]):
+            call = f"(stack ? ss_csum16_sum(sum + {kept.changed}) : {call})"
+        cond = e.boolean(e.read(c.if_cond)) if c.if_cond is not None else "1"
+        mask = literal((1 << min(f.width, 64)) - 1, 64)
+        update.append(f"    if ({cond}) {f.code} = {call} & {mask};")
+    return (
+        "SS_INLINE uint64_t ss_verify_checksums(int stack, ss_switch *sw, ss_item *it,\n"
+        "                                       const uint8_t *d) {\n"
+        "    struct phv *p = &it->p;\n"
+        "    uint64_t sum = 0;\n    (void)stack; (void)sw; (void)p; (void)d;\n"
+        + "".join(line + "\n" for line in verify)
+        + "    return sum;\n}\n"
+        "SS_INLINE void ss_update_checksums(int stack, ss_switch *sw, ss_item *it,\n"
+        "                                   const struct phv *was, uint64_t sum) {\n"
+        "    struct phv *p = &it->p;\n"
+        "    (void)stack; (void)sw; (void)p; (void)was; (void)sum;\n"
+        + "".join(line + "\n" for line in update)
+        + "}\n"
+    )
+
+
+@dataclass(frozen=True)
+class _Kept:
+    """An Internet checksum of all fields of a header but one, the ``target``, which is verified
+    first and updated later: the second sum is the first one and what has changed since.
+
+    Attributes:
+        inputs: What it is made of.
+        added: C expression of the sum of the header's 32-bit words as it came, at ``d``.
+        changed: C expression of what to add to it for the header's fields of now.
+    """
+
+    target: tuple[str, str]
+    inputs: Sequence[Value]
+    added: str
+    changed: str
+
+    @classmethod
+    def of(
+        cls,
+        layout: Layout,
+        stacks: StackWriter,
+        target: tuple[str, str],
+        inputs: Sequence[Value],
+    ) -> _Kept | None:
+        """Return such a checksum; None if it is none, or some stack has no such header."""
+        header, name = target
+        type_ = layout.program.headers[header].type
+        wanted = [(header, f.name) for f in type_.fields if f.name != name]
+        given = [one.value if isinstance(one, values.FieldValue) else None for one in inputs]
+        crossing = any(f.offset // 32 != (f.offset + f.width - 1) // 32 for f in type_.fields)
+        own = type_.fields[type_.find(name)]
+        if (
+            given != wanted
+            or crossing
+            or type_.width % 32
+            or (own.offset % 16, own.width) != (0, 16)
+        ):
+            return None
+        places = [stacks.offsets(stack)[0].get(header) for stack in stacks.stacks]
+        if not places or None in places:
+            return None
+        at = "".join(f"stack == {i} ? {place} : " for i, place in enumerate(places, 1)) + "0"
+        lvalue = layout.header(header)
+        words = " + ".join(f"ss_ld4(d + ({at}) + {i})" for i in range(0, type_.width // 8, 4))
+        less = f"((uint64_t){lvalue}.f{type_.find(name)} << {16 - own.offset % 32})"
+        changes = []
+        for i, f in enumerate(type_.fields):
+            if f.name != name:
+                new, old = f"{lvalue}.f{i}", f"{lvalue.replace('p->', 'was->', 1)}.f{i}"
+                changes.append(f"(((uint64_t){new} - {old}) << {32 - f.offset % 32 - f.width})")
+        return cls(target, inputs, f"{words} - {less}", " + ".join(changes))
 
 
 def learning(layout: Layout) -> str:

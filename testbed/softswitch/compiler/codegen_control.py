@@ -20,15 +20,18 @@ from testbed.softswitch.compiler.rows import (
     profile_words,
     table_layout,
 )
-from testbed.softswitch.compiler.schema_values import source_of
+from testbed.softswitch.compiler.schema_values import HeaderValue, source_of
 from testbed.softswitch.errors import UnsupportedProgram
 
 
 class ControlWriter:
     """Writes the C functions ``ss_pipeline_ingress`` and ``ss_pipeline_egress``."""
 
-    def __init__(self, layout: Layout, actions: ActionWriter) -> None:
+    def __init__(
+        self, layout: Layout, actions: ActionWriter, usual: frozenset[str] = frozenset()
+    ) -> None:
         self.layout = layout
+        self._usual = usual
         self.program = layout.program
         self.actions = actions
         self.tables = {t.name: table_layout(self.program, t) for t in self.program.tables}
@@ -75,7 +78,7 @@ class ControlWriter:
             rows.append(
                 f"    {{{KINDS[lay.kind]}, {lay.words}, {lay.mask_words}, {lay.param_words}, "
                 f"{lay.row_words}, {t.max_size}, {int(bool(t.meter))}, {int(t.aged)}, "
-                f"{meta}, {params}}},"
+                f"{literal(self._exact(t, lay), 64)}, {meta}, {params}}},"
             )
         for name, n in (
             ("TABLES", len(rows)),
@@ -90,7 +93,7 @@ class ControlWriter:
         out += [
             "static const ss_table_info ss_table_infos[] = {",
             *rows,
-            "    {0, 0, 0, 0, 0, 0, 0, 0, 0, NULL}\n};",
+            "    {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, NULL}\n};",
         ]
         learn = [
             max(sum(field_words(p.sampled(e)[1]) for e in fl.elements), 1)
@@ -137,13 +140,19 @@ class ControlWriter:
         for n in (*tables, *pipe.conditionals, *pipe.action_calls):
             nodes[n.name] = len(nodes)
         out = [
-            f"SS_INLINE void ss_pipeline_{function_name}(ss_switch *sw, ss_item *it) {{",
+            f"SS_INLINE void ss_pipeline_{function_name}(ss_switch *sw, ss_item *it, int stack, "
+            "int from) {",
             "    struct phv *p = &it->p;",
-            "    (void)sw; (void)p;",
-            f"    {self._goto(nodes, pipe.init_table)}",
+            "    (void)sw; (void)p; (void)stack; (void)from;",
         ]
+        leaving = [t.name for t in tables if function_name == "ingress" and self._leaves(t)]
+        for name in leaving:
+            out.append(f"    if (from == {nodes[name] + 1}) {self._goto(nodes, name)}")
+        out.append(f"    {self._goto(nodes, pipe.init_table)}")
         for t in tables:
             out.append(f"node_{nodes[t.name]}: SS_UNUSED;")
+            if t.name in leaving:
+                out.append(f"    if (stack) {{ it->left = {nodes[t.name] + 1}; return; }}")
             out.append(self._table(t, nodes))
         for c in pipe.conditionals:
             e = Expressions(self.layout, source=source_of(c))
@@ -160,6 +169,19 @@ class ControlWriter:
             )
         out.append("end:\n    return;\n}")
         return "\n".join(out) + "\n"
+
+    def _leaves(self, t: TableDef) -> bool:
+        """Return True if a table is a call of an action that makes a header valid with which no
+        usual stack of headers comes: the copy of the program for such a stack ends there."""
+        d = t.default
+        if not self._usual or t.key or not d or not d.entry_const or t.kind != "simple":
+            return False
+        return any(
+            p.op in ("add_header", "assign_header")
+            and isinstance(p.parameters[0], HeaderValue)
+            and p.parameters[0].value not in self._usual
+            for p in self.actions.primitives(self.program.actions[d.action_id])
+        )
 
     def _goto(self, nodes: dict[str, int], name: str | None) -> str:
         return "goto end;" if name is None else f"goto node_{nodes[name]};"
@@ -224,7 +246,8 @@ class ControlWriter:
             ranges = sum(
                 1 << pl.word for k, pl in zip(t.key, lay.places, strict=True) if k.match == "range"
             )
-            extra = f", UINT64_C({ranges:#x})" if lay.kind == "ternary" else ""
+            exact = literal(self._exact(t, lay), 64)
+            extra = f", UINT64_C({ranges:#x}), {exact}" if lay.kind == "ternary" else ""
             out.append(
                 f"    row = ss_find_{lay.kind}(t, key, {lay.words}, {lay.row_words}{extra});"
             )
@@ -258,6 +281,17 @@ class ControlWriter:
         out.append(f"    if (row) {hit if hit_miss else miss}")
         out.append(f"    {miss}\n    }}")
         return "\n".join(out)
+
+    @staticmethod
+    def _exact(t: TableDef, lay: TableLayout) -> int:
+        """Return the bits of the first key word that all entries of a table match exactly."""
+        if lay.kind != "ternary":
+            return 0
+        return sum(
+            (1 << k.width) - 1 << place.shift
+            for k, place in zip(t.key, lay.places, strict=True)
+            if k.match == "exact" and place.word == 0 and place.shift + k.width <= 64
+        )
 
     def _on_hit(self, t: TableDef, lay: TableLayout) -> list[str]:
         """Return the C that a hit runs before the action: note its time, and meter the packet."""

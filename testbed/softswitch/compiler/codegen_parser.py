@@ -208,7 +208,8 @@ class ParserWriter:
                     cond = self._in_value_set(keys, t.value, t.mask)
                     out.append(f"if ({cond}) {self.goto(t.next_state)}")
                 case schema.ValueTransition():
-                    out.append(f"if ({_case(keys, t.value, t.mask)}) {self.goto(t.next_state)}")
+                    condition = case_condition(keys, t.value, t.mask)
+                    out.append(f"if ({condition}) {self.goto(t.next_state)}")
                 case _:
                     raise UnsupportedProgram(f"parser transition of type {t.type!r}")
         return [*out, self.goto(default)]
@@ -243,7 +244,7 @@ class ParserWriter:
         return f"ss_in_value_set(sw, {values.index}, {' | '.join(parts)}, {literal(wanted, 128)})"
 
 
-def _case(keys: list[tuple[str, int]], v: int, mask: int | None) -> str:
+def case_condition(keys: list[tuple[str, int]], v: int, mask: int | None) -> str:
     """Return the C condition of one select case; each key takes whole bytes of the value."""
     left = 8 * sum((w + 7) // 8 for _, w in keys)
     m = (1 << left) - 1 if mask is None else mask

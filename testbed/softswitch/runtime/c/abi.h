@@ -56,16 +56,8 @@ int ss_forward(ss_switch *sw, uint32_t port, uint8_t *room, const uint8_t *data,
                uint32_t length, uint64_t now_us, ss_admit_fn admit, void *admit_ctx,
                ss_result *out);
 
-/* Bring what every packet reads of a switch into the cache, in two steps: what = 0, and some time
- * later 1. Nothing changes but the speed. */
-void ss_prefetch(const ss_switch *sw, int what);
-
-/* As ss_prefetch, of what one packet will look up, which is guessed from its headers: first where it
- * lies, some time later with the same guess what lies there. Arguments as of ss_forward. */
-#define SS_GUESSES 16
-void ss_guess(ss_switch *sw, const uint8_t *data, uint32_t stored, uint32_t length,
-              uint64_t *guess);
-void ss_guess_rows(const ss_switch *sw, const uint64_t *guess);
+/* Bring what every packet reads of a switch into the cache. Nothing changes but the speed. */
+void ss_prefetch(const ss_switch *sw);
 
 /* Within admit: the priority of the packet that asks, and what its egress shall read of its wait:
  * packets in its queue when it came and when it left, and the time between, in microseconds (all 0

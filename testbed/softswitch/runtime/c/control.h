@@ -2,8 +2,6 @@
 /* Functions the Python side calls: creation, tables, digests, batches. */
 #include <sys/mman.h>
 
-#define SS_SMALL 128 /* slots of a table that is prefetched as a whole */
-
 void ss_destroy(ss_switch *sw) {
     ss_item *it;
     ss_chunk *c;
@@ -84,34 +82,11 @@ ss_switch *ss_create(uint64_t seed) {
     return sw;
 }
 
-/* Bring into the cache what each packet reads of a switch: 0 first, where it lies, then 1, that. */
-void ss_prefetch(const ss_switch *sw, int what) {
-    if (!what)
-        for (size_t at = 0; at < offsetof(ss_switch, tables); at += 64)
-            __builtin_prefetch((const uint8_t *)sw + at);
-    for (uint32_t i = 0; i < SS_READ; i++) {
-        const ss_table *t = sw->tables + ss_read_tables[i];
-        const uint8_t *rows, *slots;
-        if (!what) {
-            __builtin_prefetch(t);
-            continue;
-        }
-        if (t->kind != SS_EXACT && t->kind != SS_LPM) continue;
-        __builtin_prefetch(t->groups);
-        if (ss_guessed[ss_read_tables[i]] || !t->count || t->slot_mask >= SS_SMALL) continue;
-        rows = (const uint8_t *)t->rows, slots = (const uint8_t *)t->slots;
-        for (size_t at = 0; at < 8 * (size_t)t->rw * t->count; at += 64)
-            __builtin_prefetch(rows + at);
-        for (size_t at = 0; at < 4 * (size_t)t->slot_mask; at += 64)
-            __builtin_prefetch(slots + at);
-        __builtin_prefetch(ss_filter(t, 0));
-    }
-    for (uint32_t i = 0; what && i < SS_PROFILES; i++) {
-        const ss_profile *p = sw->profiles + i;
-        __builtin_prefetch(p->groups);
-        for (size_t at = 0; at < 8 * (size_t)(1 + p->pw) * p->members_cap && at < 512; at += 64)
-            __builtin_prefetch((const uint8_t *)p->members + at);
-    }
+/* Bring into the cache what each packet reads of a switch. */
+void ss_prefetch(const ss_switch *sw) {
+    for (size_t at = 0; at < offsetof(ss_switch, counters); at += 64)
+        __builtin_prefetch((const uint8_t *)sw + at);
+    for (uint32_t i = 0; i < SS_READ; i++) __builtin_prefetch(sw->tables + ss_read_tables[i]);
 }
 
 int64_t ss_table_add(ss_switch *sw, uint32_t t, const uint64_t *key, const uint64_t *mask,

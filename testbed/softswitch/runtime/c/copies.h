@@ -120,7 +120,8 @@ static void ss_resubmit(ss_switch *sw, const ss_item *it, const ss_bytes *whole)
 static void ss_ingress(ss_switch *sw, ss_item *it) {
     const ss_bytes whole = {it->data, it->length, it->stored};
     uint32_t mgid, spec;
-    ss_run_ingress(sw, it);
+    ss_parse_item(sw, it);
+    ss_run_ingress(0, sw, it, 0);
     if (sw->fault == SS_ASSERT) {
         ss_item_drop(sw, it);
         return;
@@ -170,7 +171,7 @@ static void ss_egress(ss_switch *sw, ss_item *it) {
         ss_item_drop(sw, it);
         return;
     }
-    data = ss_deparser(sw, it, &length, &stored);
+    data = ss_deparser(0, sw, it, NULL, 0, &length, &stored);
     if (data && it->recirculate) {
         ss_item *copy = ss_item_new(sw);
         if (!copy) return;

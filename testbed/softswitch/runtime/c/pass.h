@@ -8,15 +8,14 @@ SS_INLINE void ss_parse_item(ss_switch *sw, ss_item *it) {
     it->error = SS_NO_ERROR;
     it->checksum_error = 0;
     ss_parser(sw, it);
-    ss_verify_checksums(sw, it);
+    ss_verify_checksums(0, sw, it, NULL);
 }
 
-/* Parse and run the ingress control. */
-SS_INLINE void ss_run_ingress(ss_switch *sw, ss_item *it) {
-    ss_parse_item(sw, it);
-    SET_PARSER_ERROR(&it->p, it->error);
-    SET_CHECKSUM_ERROR(&it->p, it->checksum_error);
-    ss_pipeline_ingress(sw, it);
+/* Run the ingress control of a parsed packet, from where the program for its stack left it. */
+SS_INLINE void ss_run_ingress(int stack, ss_switch *sw, ss_item *it, int from) {
+    if (!from) SET_PARSER_ERROR(&it->p, it->error);
+    if (!from) SET_CHECKSUM_ERROR(&it->p, it->checksum_error);
+    ss_pipeline_ingress(sw, it, stack, from);
     it->exit = 0;
     if (it->original) sw->out->observed = SS_OBSERVED(&it->p);
 }
@@ -72,7 +71,7 @@ SS_INLINE void ss_run_egress(ss_switch *sw, ss_item *it) {
     SET_EGRESS_PORT(&it->p, it->egress_port);
     SET_EGRESS_SPEC(&it->p, SS_DROP_PORT + 1);
     SET_PACKET_LENGTH(&it->p, it->reg_length);
-    ss_pipeline_egress(sw, it);
+    ss_pipeline_egress(sw, it, 0, 0);
     it->exit = 0;
     if (it->original) sw->out->observed = SS_OBSERVED(&it->p);
 }

@@ -4,11 +4,16 @@
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
+#ifdef __PCLMUL__
+#include <immintrin.h>
+#endif
 
 typedef unsigned __int128 u128;
 typedef __int128 i128;
 #define SS_INLINE static inline __attribute__((always_inline, unused))
 #define SS_UNUSED __attribute__((unused))
+/* Whether the compiler can tell that a condition holds. */
+#define SS_SURELY(x) (__builtin_constant_p(x) && (x))
 #define SS_ONES(n) ((n) >= 64 ? ~UINT64_C(0) : (UINT64_C(1) << ((n) & 63)) - 1)
 #define SS_ONES128(n) ((n) >= 128 ? ~(u128)0 : ((u128)1 << ((n) & 127)) - 1)
 
@@ -158,14 +163,14 @@ static SS_UNUSED void ss_seed(uint64_t s[4], uint64_t seed) {
         s[i] = z ^ z >> 31;
     }
 }
-static SS_UNUSED uint64_t ss_next_random(uint64_t s[4]) {
+SS_INLINE uint64_t ss_next_random(uint64_t s[4]) {
     uint64_t r = ss_rotl(s[1] * 5, 7) * 9, t = s[1] << 17;
     s[2] ^= s[0]; s[3] ^= s[1]; s[1] ^= s[2]; s[0] ^= s[3];
     s[2] ^= t; s[3] = ss_rotl(s[3], 45);
     return r;
 }
 /* uniform in lo..hi inclusive, lo <= hi; rejection keeps it unbiased */
-static SS_UNUSED uint64_t ss_uniform(uint64_t s[4], uint64_t lo, uint64_t hi) {
+SS_INLINE uint64_t ss_uniform(uint64_t s[4], uint64_t lo, uint64_t hi) {
     uint64_t span = hi - lo + 1, limit, r;
     if (!span) return ss_next_random(s);
     limit = (0 - span) % span; /* 2^64 mod span */
@@ -210,9 +215,30 @@ static SS_UNUSED uint64_t ss_crc32(const uint8_t *p, size_t n) {
     while (n--) c = ss_crc32_table[0][(c ^ *p++) & 255] ^ c >> 8;
     return (uint32_t)~c;
 }
+#ifdef __PCLMUL__
+/* CRC32 of 4 to 16 bytes by carry-less multiplication, bits reflected (Intel, Fast CRC Computation
+ * for Generic Polynomials Using PCLMULQDQ, 2009): 128 bits to 96, to 64, and Barrett's reduction. */
+SS_INLINE uint64_t ss_crc32_multiplied(u128 v, unsigned n) {
+    const __m128i low = _mm_cvtsi32_si128(-1);
+    const __m128i barrett = _mm_set_epi64x(0x1f7011641, 0x1db710641);
+    v ^= (u128)0xFFFFFFFF << 8 * (n - 4);
+    uint64_t first = __builtin_bswap64((uint64_t)(v >> 64)), last = __builtin_bswap64((uint64_t)v);
+    __m128i x = _mm_clmulepi64_si128(_mm_cvtsi64_si128((int64_t)first),
+                                     _mm_cvtsi64_si128(0xccaa009e), 0);
+    x = _mm_xor_si128(x, _mm_cvtsi64_si128((int64_t)last));
+    x = _mm_xor_si128(_mm_srli_si128(x, 4), _mm_clmulepi64_si128(_mm_and_si128(x, low),
+                                                                 _mm_cvtsi64_si128(0x163cd6124), 0));
+    __m128i y = _mm_clmulepi64_si128(_mm_and_si128(x, low), barrett, 0x10);
+    x = _mm_xor_si128(x, _mm_clmulepi64_si128(_mm_and_si128(y, low), barrett, 0));
+    return (uint32_t)~((uint64_t)_mm_cvtsi128_si64(x) >> 32);
+}
+#endif
 /* CRC of the n low bytes of a value, in network order: n <= 16, a constant. Each byte has a table
  * of its own, so that none waits for another. */
 SS_INLINE uint64_t ss_crc32_value(u128 v, unsigned n) {
+#ifdef __PCLMUL__
+    if (n >= 4) return ss_crc32_multiplied(v, n);
+#endif
     uint32_t c = n < 4 ? ~0u >> 8 * n : 0;
 #pragma GCC unroll 16
     for (unsigned i = 0; i < n; i++)
@@ -259,8 +285,9 @@ static SS_UNUSED uint64_t ss_csum16(const uint8_t *p, size_t n) {
     while (sum >> 16) sum = (sum >> 16) + (sum & 0xFFFF);
     return __builtin_bswap16((uint16_t)~sum);
 }
-/* Internet checksum of words that were added up. */
+/* Internet checksum of words of 16 or 32 bits that were added up, fewer than 65,536. */
 SS_INLINE uint64_t ss_csum16_sum(uint64_t sum) {
+    sum = (sum >> 32) + (sum & 0xFFFFFFFF);
     sum = (sum >> 16) + (sum & 0xFFFF);
     sum = (sum >> 16) + (sum & 0xFFFF);
     return (uint16_t)~sum;

@@ -88,10 +88,6 @@ SS_INLINE uint8_t *ss_block(ss_switch *sw, uint32_t b) {
     uint8_t *at = sw->blocks[b];
     return __builtin_expect(!!at, 1) ? at : ss_block_new(sw, b);
 }
-SS_INLINE void ss_guess_register(const ss_switch *sw, uint32_t b, uint64_t i, uint64_t size,
-                                 size_t stride) {
-    if (i < size && sw->blocks[b]) __builtin_prefetch(sw->blocks[b] + i * stride, 1);
-}
 
 /* Output buffers: bump allocation from chunks that never move while in use. */
 static uint8_t *ss_alloc(ss_switch *sw, size_t n) {

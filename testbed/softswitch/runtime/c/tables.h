@@ -15,6 +15,7 @@ enum { SS_META, SS_PRIO, SS_PACKETS, SS_BYTES, SS_KEY };
 typedef struct {
     uint32_t kind, kw, mw, pw, rw, max_size; /* words: key, mask, parameters, row; entries */
     uint32_t metered, aged;          /* each row has a meter; the time of its last hit is kept */
+    uint64_t exact;                  /* ternary: bits of the first key word that all match exactly */
     uint64_t default_meta;           /* 0: no default action */
     const uint64_t *default_params;
 } ss_table_info;
@@ -29,6 +30,9 @@ typedef struct { /* what a lookup reads is in the first cache line */
                          * lpm: that which every key matches */
     uint64_t *scan;     /* ternary: (value, mask) or (low, high) pairs in matching order */
     uint32_t *scan_row; /* ternary: row of each scan element */
+    uint32_t *chains;   /* ternary: first scan element + 1 of each value of exact bits; behind them */
+    uint32_t *chain_next; /* that which follows each element */
+    uint64_t exact;
     uint32_t kind, kw, mw, rw, pw, max_size, capacity, first_free, gone;
     ss_meter *meters;   /* of each row, or NULL */
     uint64_t *seen;     /* time of each row's last hit in microseconds, or NULL */
@@ -48,6 +52,8 @@ SS_INLINE uint64_t ss_hash_key(const uint64_t *k, uint32_t kw, uint64_t h) {
     }
     return h;
 }
+#define SS_CHAINS 64
+#define SS_CHAIN(bits) ((uint64_t)(bits) * UINT64_C(0x9E3779B97F4A7C15) >> 58)
 SS_INLINE int ss_same(const uint64_t *a, const uint64_t *b, uint32_t kw) {
     uint64_t d = 0;
     for (uint32_t i = 0; i < kw; i++) d |= a[i] ^ b[i];
@@ -55,7 +61,9 @@ SS_INLINE int ss_same(const uint64_t *a, const uint64_t *b, uint32_t kw) {
 }
 
 /* Most lookups in large tables find nothing, and the slots lie far apart: of each key that was put
- * in, a bit is set in a filter of 16 bits a row, which stays in the cache. */
+ * in, a bit is set in a filter of 16 bits a row, which stays in the cache. Fewer than SS_NEAR slots
+ * stay there themselves. */
+#define SS_NEAR 4096
 SS_INLINE uint64_t *ss_filter(const ss_table *t, uint64_t hash) {
     return t->filter + (hash >> 38 & t->slot_mask >> 4);
 }
@@ -66,7 +74,7 @@ SS_INLINE uint64_t *ss_find_hashed(const ss_table *t, const uint64_t *key, uint3
                                    uint32_t rw, uint64_t seed) {
     uint64_t hash = ss_hash_key(key, kw, seed);
     uint32_t i = (uint32_t)hash;
-    if (!(*ss_filter(t, hash) & SS_FILTER_BIT(hash))) return NULL;
+    if (t->slot_mask >= SS_NEAR && !(*ss_filter(t, hash) & SS_FILTER_BIT(hash))) return NULL;
     for (;; i++) {
         uint32_t s = t->slots[i & t->slot_mask];
         uint64_t *row;
@@ -93,11 +101,14 @@ SS_INLINE uint64_t *ss_find_lpm(const ss_table *t, const uint64_t *key, uint32_t
     }
     return t->single ? t->rows + (size_t)(t->single - 1) * rw : NULL;
 }
-/* ranges: bit i set when key word i is matched by range */
+/* ranges: bit i set when key word i is matched by range. `exact`: bits of the first key word that all
+ * entries match exactly; entries are chained by them. */
 SS_INLINE uint64_t *ss_find_ternary(const ss_table *t, const uint64_t *key, uint32_t kw,
-                                    uint32_t rw, uint64_t ranges) {
-    const uint64_t *s = t->scan;
-    for (uint32_t n = 0; n < t->count; n++, s += 2 * kw) {
+                                    uint32_t rw, uint64_t ranges, uint64_t exact) {
+    uint32_t next = exact ? t->chains[SS_CHAIN(key[0] & exact)] : 1;
+    for (; exact ? next : next <= t->count; next = exact ? t->chain_next[next - 1] : next + 1) {
+        const uint32_t n = next - 1;
+        const uint64_t *s = t->scan + (size_t)n * 2 * kw;
         uint64_t miss = 0;
         for (uint32_t i = 0; i < kw; i++)
             miss |= ranges >> i & 1 ? (uint64_t)(key[i] < s[2 * i] || key[i] > s[2 * i + 1])
@@ -105,49 +116,6 @@ SS_INLINE uint64_t *ss_find_ternary(const ss_table *t, const uint64_t *key, uint
         if (!miss) return t->rows + (size_t)t->scan_row[n] * rw;
     }
     return NULL;
-}
-
-/* ---- fetching ahead: what a lookup will read, as far as a key is known before ---- */
-SS_INLINE void ss_guess_slot(const ss_table *t, uint64_t hash) {
-    __builtin_prefetch(t->slots + ((uint32_t)hash & t->slot_mask));
-    __builtin_prefetch(ss_filter(t, hash));
-}
-SS_INLINE int ss_guess_row(const ss_table *t, uint64_t hash, uint32_t rw) {
-    uint32_t s;
-    if (!(*ss_filter(t, hash) & SS_FILTER_BIT(hash))) return 0;
-    s = t->slots[(uint32_t)hash & t->slot_mask];
-    if (s) __builtin_prefetch(t->rows + (size_t)(s - 1) * rw, 1);
-    return !!s;
-}
-SS_INLINE void ss_guess_exact(const ss_table *t, const uint64_t *key, uint32_t kw, uint32_t rw,
-                              uint64_t *guess) {
-    (void)rw;
-    if (!t->count) return;
-    *guess = ss_hash_key(key, kw, 0);
-    ss_guess_slot(t, *guess);
-}
-SS_INLINE int ss_guess_exact_row(const ss_table *t, const uint64_t *guess, uint32_t kw,
-                                 uint32_t rw) {
-    (void)kw;
-    return t->count && ss_guess_row(t, *guess, rw);
-}
-SS_INLINE void ss_guess_lpm(const ss_table *t, const uint64_t *key, uint32_t kw, uint32_t rw,
-                            uint64_t *guess) {
-    const uint64_t *g = t->groups;
-    (void)rw;
-    for (uint32_t n = 0; n < t->groups_n && n < 4; n++, g += 2 + kw) {
-        uint64_t masked[kw];
-        for (uint32_t i = 0; i < kw; i++) masked[i] = key[i] & g[2 + i];
-        guess[n] = ss_hash_key(masked, kw, g[0]);
-        ss_guess_slot(t, guess[n]);
-    }
-}
-SS_INLINE int ss_guess_lpm_row(const ss_table *t, const uint64_t *guess, uint32_t kw,
-                               uint32_t rw) {
-    (void)kw;
-    for (uint32_t n = 0; n < t->groups_n && n < 4; n++)
-        if (ss_guess_row(t, guess[n], rw)) return 1;
-    return 0;
 }
 
 /* ---- control side ---- */
@@ -166,6 +134,7 @@ static void ss_table_init(ss_table *t, const ss_table_info *info) {
     t->mw = info->mw;
     t->rw = info->rw;
     t->max_size = info->max_size;
+    t->exact = info->exact;
     t->metered = info->metered;
     t->aged = info->aged;
 }
@@ -175,6 +144,7 @@ static void ss_table_free(ss_table *t) {
     free(t->groups);
     free(t->scan);
     free(t->scan_row);
+    free(t->chains);
     free(t->meters);
     free(t->seen);
 }
@@ -229,7 +199,14 @@ static int ss_table_reserve(ss_table *t) {
         if (scan) t->scan = scan;
         number = ss_grow(t->scan_row, cap, 4);
         if (number) t->scan_row = number;
-        if (!scan || !number) return 0;
+        uint32_t *chains = calloc(SS_CHAINS + cap, 4);
+        if (!scan || !number || !chains) {
+            free(chains);
+            return 0;
+        }
+        free(t->chains);
+        t->chains = chains;
+        t->chain_next = chains + SS_CHAINS;
     } else {
         uint32_t *slots = calloc((size_t)cap * 4 + cap / 2, 4);
         if (!slots) return 0;
@@ -297,6 +274,15 @@ static int64_t ss_find_duplicate(const ss_table *t, const uint64_t *key, const u
     uint64_t *row = ss_find_hashed(t, key, t->kw, t->rw, prio);
     return row ? (row - t->rows) / t->rw : -1;
 }
+/* Chain the first n scan elements anew. */
+static void ss_chain(ss_table *t, uint32_t n) {
+    memset(t->chains, 0, 4 * SS_CHAINS);
+    while (n--) {
+        uint32_t *first = t->chains + SS_CHAIN(t->scan[(size_t)n * 2 * t->kw] & t->exact);
+        t->chain_next[n] = *first;
+        *first = n + 1;
+    }
+}
 static void ss_scan_insert(ss_table *t, uint32_t number) {
     const uint64_t *row = t->rows + (size_t)number * t->rw;
     uint32_t i = 0, n = t->count, stride = 2 * t->kw;
@@ -314,6 +300,7 @@ static void ss_scan_insert(ss_table *t, uint32_t number) {
         s[2 * w] = row[SS_KEY + w];
         s[2 * w + 1] = row[SS_KEY + t->kw + w];
     }
+    ss_chain(t, n + 1);
 }
 /* Adds an entry; gives its handle or an SS_E_ code. prio is the prefix length of an
  * lpm table, 0 of an exact one, and of a ternary one smaller wins. */
@@ -353,6 +340,7 @@ static int ss_table_remove(ss_table *t, uint64_t handle) {
         memmove(t->scan_row + i, t->scan_row + i + 1, 4 * (size_t)(t->count - i - 1));
         memmove(t->scan + (size_t)i * stride, t->scan + (size_t)(i + 1) * stride,
                 8 * (size_t)stride * (t->count - i - 1));
+        ss_chain(t, t->count - 1);
     } else {
         uint32_t m = t->slot_mask;
         uint32_t i = (uint32_t)ss_hash_key(row + SS_KEY, t->kw, row[SS_PRIO]) & m, j;
@@ -383,6 +371,7 @@ static void ss_table_empty(ss_table *t) {
     if (t->rows) memset(t->rows, 0, 8 * (size_t)t->rw * t->capacity);
     if (t->slots) memset(t->slots, 0, 4 * ((size_t)t->slot_mask + 1));
     if (t->slots) ss_filter_again(t);
+    if (t->chains) ss_chain(t, 0);
     t->count = t->groups_n = t->single = t->first_free = 0;
 }
 
