@@ -29,7 +29,8 @@ from analysis.methods.registry import (
     find_methods,
 )
 from testbed.errors import UserError
-from testbed.record.atomic import atomic_write
+from testbed.record.atomic import output_file
+from testbed.record.outputs import Kind
 from testbed.record.yaml_file import read_yaml
 
 PAPER = Path(__file__).parent / "paper_parameters.yaml"
@@ -127,16 +128,27 @@ def choose_methods(
     return find_methods(",".join(METHODS) if methods is None else methods, chosen), chosen
 
 
+def _is_set(path: Path) -> bool:
+    """Return True if a file holds a parameter set."""
+    try:
+        return bool(_read(path).methods)
+    except UserError:
+        return False
+
+
+PARAMETER_SET = Kind("parameter set", "parameters.yaml", _is_set)
+
+
 def write_set(path: Path, content: Calibrated) -> None:
     """Write a parameter set to a YAML file; equal content gives equal bytes.
 
     Raises:
-        UserError: The file cannot be written.
+        UserError: The file cannot be written, or holds something else.
     """
     document = content.model_dump(exclude_none=True)
     text = yaml.safe_dump(document, sort_keys=False, width=100, default_flow_style=None)
     try:
-        with atomic_write(path) as new:
+        with output_file(path, PARAMETER_SET) as new:
             new.write_text(text, encoding="utf-8")
     except OSError as error:
         raise UserError(f"cannot write {path}: {error.strerror}") from None

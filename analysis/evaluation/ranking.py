@@ -18,6 +18,18 @@ from testbed.fabric.names import plain
 from testbed.record.fabric_file import NumberedFabric
 
 ROWS_SHOWN = 20
+COLUMNS = (
+    "method",
+    "rank",
+    "kind",
+    "link",
+    "name",
+    "blamed",
+    "state",
+    "score",
+    "success",
+    "class",
+)
 
 
 def ranking_columns(
@@ -32,21 +44,7 @@ def ranking_columns(
     tells apart from this one; they are blamed together and have one score).
     """
     fabric = numbered.fabric
-    rows: dict[str, list[Any]] = {
-        name: []
-        for name in (
-            "method",
-            "rank",
-            "kind",
-            "link",
-            "name",
-            "blamed",
-            "state",
-            "score",
-            "success",
-            "class",
-        )
-    }
+    rows: dict[str, list[Any]] = {name: [] for name in COLUMNS}
     for method, diagnosis in diagnoses.items():
         devices, order = diagnosis.devices.tolist(), _order(diagnosis)
         n = len(devices) + len(order)

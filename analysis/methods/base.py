@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -25,7 +26,6 @@ from analysis.telemetry.identifiability import Identifiability, Observations
 from analysis.telemetry.silence import silent_links
 from analysis.telemetry.telemetry import Connections, Telemetry
 from testbed.arrays import FloatArray, IntArray
-from testbed.compiled import timed
 from testbed.errors import UserError
 from testbed.fabric.clos import Fabric
 from testbed.fabric.names import nearest, some_of
@@ -194,8 +194,9 @@ class Method(ABC):
         return self._infer(self.data(telemetry), telemetry)
 
     def _infer(self, data: Any, telemetry: Telemetry) -> Diagnosis:
-        diagnosis, seconds = timed(self.infer, data, telemetry.topology)
-        return replace(diagnosis, seconds=seconds)
+        begin = time.perf_counter()
+        diagnosis = self.infer(data, telemetry.topology)
+        return replace(diagnosis, seconds=time.perf_counter() - begin)
 
     def data(self, telemetry: Telemetry) -> Any:
         """Return what the method reads. Raises MissingTelemetry if that was not measured."""

@@ -33,8 +33,10 @@ from analysis.methods.constraints import Rate, Share
 from analysis.solvers.incidence import Incidence
 from analysis.telemetry.telemetry import Probes
 from testbed.arrays import BoolArray, LongArray
-from testbed.compiled import njit
 from testbed.fabric.clos import Fabric
+from testbed.kernels import Kernels
+
+_KERNELS = Kernels.beside(__file__)
 
 
 class Detector(Method):
@@ -127,34 +129,27 @@ def _over(incidence: Incidence, chosen: BoolArray) -> LongArray:
     return np.bincount(incidence.links[entry], minlength=incidence.n_links)
 
 
-@njit
-def _explain(incidence, lost, open_paths, suspect, explained):
+def _explain(
+    incidence: Incidence,
+    lost: LongArray,
+    open_paths: BoolArray,
+    suspect: BoolArray,
+    explained: LongArray,
+) -> None:
     """Explain the losses of the open paths by suspects (Tomo): choose the suspect that explains
     most lost packets, close its paths, and repeat until no suspect explains any.
 
     Args:
-        lost: Packets that each path lost, int[P].
+        lost: Packets that each path lost, int64[P].
         open_paths: Paths to be explained, bool[P]; explained ones become False.
         suspect: Links that may be chosen, bool[n_links].
         explained: int64[n_links]; the packets that a chosen link explains are added to it.
     """
-    path_ptr, links = incidence.path_ptr, incidence.links
-    link_ptr, paths = incidence.link_ptr, incidence.paths
-    gain = np.zeros(len(suspect), np.int64)
-    for path in range(len(open_paths)):
-        if open_paths[path]:
-            for e in range(path_ptr[path], path_ptr[path + 1]):
-                if suspect[links[e]]:
-                    gain[links[e]] += lost[path]
-    while len(gain):
-        best = np.argmax(gain)
-        if gain[best] <= 0:
-            return
-        explained[best] += gain[best]
-        for at in range(link_ptr[best], link_ptr[best + 1]):
-            path = paths[at]
-            if open_paths[path]:
-                open_paths[path] = False
-                for e in range(path_ptr[path], path_ptr[path + 1]):
-                    if suspect[links[e]]:
-                        gain[links[e]] -= lost[path]
+    _KERNELS.explain(
+        incidence=incidence,
+        lost=np.ascontiguousarray(lost, np.int64),
+        open_paths=open_paths,
+        suspect=suspect,
+        gain=np.zeros(incidence.n_links, np.int64),
+        explained=explained,
+    )

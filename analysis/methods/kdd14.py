@@ -24,9 +24,11 @@ from analysis.methods.constraints import Rate, Share
 from analysis.solvers.incidence import Incidence
 from analysis.telemetry.telemetry import Probes
 from testbed.arrays import LongArray
-from testbed.compiled import njit
 from testbed.fabric.clos import Fabric
 from testbed.fabric.paths import Paths
+from testbed.kernels import Kernels
+
+_KERNELS = Kernels.beside(__file__)
 
 
 class Kdd14(Method):
@@ -116,28 +118,14 @@ def _culprits(incidence: Incidence, across: LongArray, lost: LongArray) -> LongA
     """
     caused = incidence.sum_on(lost)
     culprit = np.full(len(lost), -1, np.int64)
-    while _name(incidence, caused / np.maximum(across, 1), across, lost, culprit):
+    while _KERNELS.name_culprits(
+        incidence=incidence,
+        failure=caused / np.maximum(across, 1),
+        across=across,
+        lost=lost,
+        culprit=culprit,
+    ):
         caused = np.zeros(incidence.n_links, np.int64)
         named = culprit >= 0
         np.add.at(caused, culprit[named], lost[named])
     return caused
-
-
-@njit
-def _name(incidence, failure, across, lost, culprit):
-    """Write the likeliest suspect of each lossy path to ``culprit``, int64[P]; return whether any
-    changed."""
-    path_ptr, suspects = incidence.path_ptr, incidence.links
-    changed = False
-    for path in range(len(lost)):
-        if lost[path] == 0 or path_ptr[path] == path_ptr[path + 1]:
-            continue
-        best = suspects[path_ptr[path]]
-        for e in range(path_ptr[path] + 1, path_ptr[path + 1]):
-            one = suspects[e]
-            equal = failure[one] == failure[best]
-            if failure[one] > failure[best] or (equal and across[one] > across[best]):
-                best = one
-        changed |= culprit[path] != best
-        culprit[path] = best
-    return changed

@@ -56,7 +56,7 @@ def constructor_in(path: Path) -> Callable[..., Localizer]:
         ValueError: The file cannot be run or has no method (one line with the file and the line).
     """
     try:
-        content = path.read_bytes()
+        content = path.read_bytes() if path.is_file() else b""  # a pipe would not end
     except OSError:
         content = b""
     return _constructor_in(path, content)

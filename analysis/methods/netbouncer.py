@@ -38,8 +38,10 @@ from analysis.solvers.incidence import Incidence
 from analysis.solvers.log_least_squares import log_least_squares
 from analysis.telemetry.telemetry import Probes
 from testbed.arrays import BoolArray, FloatArray, LongArray
-from testbed.compiled import kernel
 from testbed.fabric.clos import Fabric
+from testbed.kernels import Kernels
+
+_KERNELS = Kernels.beside(__file__)
 
 PATH_PROBES = 100
 """Probes over each path of the paper (section 6.1), in which its lambda counts."""
@@ -187,7 +189,8 @@ class NetBouncer(Method):
             when[taken] = 0
             # These links have no unique solution; the success of a link's best path is a bound.
             success[taken] = 0.0
-            _best_path(incidence, np.where(present, y, 0.0), taken, success)
+            best = np.where(present, y, 0.0)
+            _KERNELS.find_best_path(incidence=incidence, y=best, wanted=taken, best=success)
             present &= ~incidence.paths_with(taken)
 
         if (present & (probes.lost > 0)).any():
@@ -318,12 +321,3 @@ def bad_devices(
         crossed += np.bincount(of_link, incidence.sum_on(present.astype(int)), topology.n_switches)
         fine += np.bincount(of_link, incidence.sum_on(good.astype(int)), topology.n_switches)
     return (crossed > 0) & (fine <= lucky_share * crossed)
-
-
-@kernel
-def _best_path(incidence, y, wanted, best):
-    """Raise ``best`` of each wanted link to the highest y of its paths."""
-    for i in range(len(wanted)):
-        if wanted[i]:
-            for e in range(incidence.link_ptr[i], incidence.link_ptr[i + 1]):
-                best[i] = max(best[i], y[incidence.paths[e]])

@@ -17,16 +17,17 @@ import numpy as np
 from analysis.methods.base import Diagnosis, Method
 from analysis.methods.constraints import Count
 from analysis.methods.flock.flock import Flock, verdict
-from analysis.methods.flock.likelihood import BETTER, flip
-from analysis.methods.flock.listed import gain_of, step
+from analysis.methods.flock.likelihood import BETTER
 from analysis.methods.flock.model import FlockModel
 from analysis.methods.flock.search import Search
 from analysis.telemetry.identifiability import Observations
 from analysis.telemetry.telemetry import Telemetry
 from testbed.arrays import BoolArray
-from testbed.compiled import njit
 from testbed.fabric.clos import Fabric
+from testbed.kernels import Kernels
 from testbed.record.measurements import Measurement
+
+KERNELS = Kernels.beside(__file__)
 
 
 class Sherlock(Method):
@@ -101,51 +102,15 @@ def ferret(model: FlockModel, max_failures: int, *, jle: bool) -> tuple[BoolArra
         raise ValueError("Sherlock's search needs listed path sets")
     search = Search(model)
     best = np.zeros(model.n_components, np.bool_)
-    value = _ferret(max_failures, jle, best, search.state)
+    chosen, following = np.zeros((2, max_failures + 1), np.int64)
+    value = KERNELS.ferret(
+        deepest=max_failures,
+        jle=jle,
+        better=BETTER,
+        best=best,
+        chosen=chosen,
+        following=following,
+        values=np.zeros(max_failures + 1),
+        state=search.bound,
+    )
     return best, value
-
-
-@njit
-def _ferret(most, jle, best, state):
-    """Search the sets of at most ``most`` components depth first, in ascending order; score the
-    children of each set. Write the best set to ``best`` and return its log posterior."""
-    listed, failed, delta, prior = state.listed, state.failed, state.delta, state.prior
-    n = len(failed)
-    chosen, following = np.zeros(most + 1, np.int64), np.zeros(most + 1, np.int64)
-    values = np.zeros(most + 1)
-    value, top = 0.0, 0.0
-    best[:] = False
-    depth, unexplored = 0, True
-    while depth >= 0:
-        if unexplored:
-            for c in range(following[depth], n):
-                gain = delta[c] if jle else gain_of(c, listed, failed)
-                if value + gain + prior[c] > top + BETTER:
-                    top = value + gain + prior[c]
-                    best[:] = failed
-                    best[c] = True
-        c = following[depth]
-        if depth == most - 1 or c == n:
-            depth -= 1
-            if depth >= 0:
-                c = chosen[depth]
-                if jle:
-                    flip(c, state)
-                else:
-                    step(c, listed, failed)
-                value = values[depth]
-            unexplored = False
-            continue
-        values[depth] = value
-        gain = delta[c] if jle else gain_of(c, listed, failed)
-        value += gain + prior[c]
-        if jle:
-            flip(c, state)
-        else:
-            step(c, listed, failed)
-        chosen[depth] = c
-        following[depth] = c + 1
-        depth += 1
-        following[depth] = c + 1
-        unexplored = True
-    return top

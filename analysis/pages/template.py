@@ -20,7 +20,8 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from testbed.fabric.names import plain
-from testbed.record.atomic import atomic_write
+from testbed.record.atomic import output_file
+from testbed.record.outputs import Kind
 
 ASSETS = Path(__file__).parent / "assets"
 
@@ -82,11 +83,22 @@ def render_page(
     )
 
 
+def _is_page(path: Path) -> bool:
+    """Return True if a file begins as all pages do, up to the hash in the policy of `ASSETS`."""
+    own = (ASSETS / "base.html").read_bytes().partition(b"{{")[0]
+    with path.open("rb") as file:
+        return file.read(len(own)) == own
+
+
+PAGE_KIND = Kind("page of this program", "index.html", _is_page)
+
+
 def write_page(path: Path, text: str) -> None:
     """Write a page atomically, so that a failure leaves no partial file.
 
     Raises:
+        FolderError: ``path`` holds something else than a page of this program.
         OSError: The file cannot be written.
     """
-    with atomic_write(path) as new:
+    with output_file(path, PAGE_KIND, "") as new:
         new.write_text(text, encoding="utf-8")

@@ -11,18 +11,17 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from analysis.sketches.hashing import bucket, peeled
+from analysis.sketches.hashing import peeled
 from testbed.arrays import LongArray, WordArray
-from testbed.compiled import njit
+from testbed.kernels import Kernels
+
+_KERNELS = Kernels.beside(__file__)
 
 CELL_BITS = 104 + 8 + 32
 """FlowXOR, FlowCount, PacketCount (Canary, table I)."""
 
 FILTER_BITS_A_CELL = 16
 """The filter takes 1/9 of the counting table's memory (Canary, section IV-B)."""
-
-_FILTER_ROW = 1000
-"""The filter's hashes are numbered from here, apart from the table's."""
 
 
 class FlowRadar:
@@ -57,8 +56,17 @@ class FlowRadar:
         f, g, f.
         """
         counted = np.ascontiguousarray(packets, np.uint32)
-        state = (self.flow_xor, self.flow_count, self.packet_count, self.filter)
-        _add(hi, lo, counted, *state, self.filter_hashes, self.seed)
+        _KERNELS.add(
+            hi=hi,
+            lo=lo,
+            packets=counted,
+            flow_xor=self.flow_xor,
+            flow_count=self.flow_count,
+            packet_count=self.packet_count,
+            seen=self.filter,
+            hashes=self.filter_hashes,
+            seed=self.seed,
+        )
 
     def decode(self) -> tuple[WordArray, WordArray, LongArray, bool]:
         """Return the decoded flows (``hi``, ``lo``), the packets of each, int64[n], and whether the
@@ -68,26 +76,7 @@ class FlowRadar:
         took for an earlier one is in no FlowXOR: it is not decoded, and its packets are counted for
         other flows.
         """
-        table = (self.flow_xor.copy(), self.flow_count.copy(), self.packet_count.copy())
-        hi, lo, packets = peeled(*table, self.seed)
-        flow_xor, flow_count, _ = table
+        flow_xor, flow_count = self.flow_xor.copy(), self.flow_count.astype(np.int32)
+        packet_count = self.packet_count.astype(np.int64)
+        hi, lo, packets = peeled(flow_xor, flow_count, packet_count, self.seed, bits=(8, 32))
         return hi, lo, packets, not (flow_count.any() or flow_xor.any())
-
-
-@njit
-def _add(hi, lo, packets, flow_xor, flow_count, packet_count, seen, hashes, seed):
-    rows, width = flow_count.shape
-    for n in range(len(hi)):
-        new = False
-        for h in range(hashes):
-            at = bucket(hi[n], lo[n], _FILTER_ROW + h, len(seen), seed)
-            if not seen[at]:
-                new = True
-                seen[at] = True
-        for row in range(rows):
-            at = bucket(hi[n], lo[n], row, width, seed)
-            if new:
-                flow_xor[0, row, at] ^= hi[n]
-                flow_xor[1, row, at] ^= lo[n]
-                flow_count[row, at] += np.uint8(1)
-            packet_count[row, at] += packets[n]

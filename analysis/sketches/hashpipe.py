@@ -14,7 +14,9 @@ import numpy as np
 import numpy.typing as npt
 
 from testbed.arrays import IntArray, LongArray
-from testbed.compiled import kernel
+from testbed.kernels import Kernels
+
+_KERNELS = Kernels.beside(__file__)
 
 ENTRY_BITS = 104 + 32
 """Flow ID and count (Canary, table I)."""
@@ -52,7 +54,13 @@ class HashPipe:
         """
         sequence = np.ascontiguousarray(flows, np.int64)
         learned = np.empty(len(sequence), np.int64)
-        _add(sequence, self.places, self.flow, self.count, learned)
+        _KERNELS.add(
+            sequence=sequence,
+            places=self.places,
+            flow=self.flow,
+            count=self.count,
+            learned=learned,
+        )
         return learned
 
     def read(self) -> LongArray:
@@ -66,31 +74,3 @@ class HashPipe:
         """Empty all stages, as the controller does between two epochs."""
         self.flow[:] = -1
         self.count[:] = 0
-
-
-@kernel
-def _add(sequence, places, flow, count, learned):
-    for n in range(len(sequence)):
-        key = sequence[n]
-        at = places[key, 0]
-        if flow[0, at] == key:
-            count[0, at] += 1
-            learned[n] = count[0, at]
-            for stage in range(1, places.shape[1]):
-                at = places[key, stage]
-                if flow[stage, at] == key:
-                    learned[n] += count[stage, at]
-            continue
-        carried, packets = flow[0, at], count[0, at]
-        flow[0, at], count[0, at], learned[n] = key, 1, 1
-        for stage in range(1, places.shape[1]):
-            if carried < 0:
-                break
-            at = places[carried, stage]
-            if flow[stage, at] == carried:
-                count[stage, at] += packets
-                break
-            if count[stage, at] < packets:
-                out, out_packets = flow[stage, at], count[stage, at]
-                flow[stage, at], count[stage, at] = carried, packets
-                carried, packets = out, out_packets

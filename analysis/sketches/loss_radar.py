@@ -11,10 +11,12 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from analysis.sketches.hashing import bucket, peeled
+from analysis.sketches.hashing import peeled
 from testbed.arrays import LongArray, WordArray
-from testbed.compiled import njit
 from testbed.errors import UserError
+from testbed.kernels import Kernels
+
+_KERNELS = Kernels.beside(__file__)
 
 CELL_BITS = 32 + 120
 """Count and xorSum (Canary, table I)."""
@@ -64,7 +66,7 @@ class LossRadar:
 
     def add(self, hi: WordArray, lo: WordArray) -> None:
         """Count one packet for each signature, given by its upper and lower bits: uint64[n]."""
-        _add(hi, lo, self.count, self.xor_sum, self.seed)
+        _KERNELS.add(hi=hi, lo=lo, count=self.count, xor_sum=self.xor_sum, seed=self.seed)
 
     def __sub__(self, downstream: LossRadar) -> LossRadar:
         rows, width = self.count.shape
@@ -82,14 +84,3 @@ class LossRadar:
         packets = np.zeros(count.shape, np.int64)  # LossRadar counts no packets a flow
         hi, lo, _ = peeled(xor_sum, count, packets, self.seed)
         return hi, lo, not (count.any() or xor_sum.any())
-
-
-@njit
-def _add(hi, lo, count, xor_sum, seed):
-    rows, width = count.shape
-    for n in range(len(hi)):
-        for row in range(rows):
-            at = bucket(hi[n], lo[n], row, width, seed)
-            count[row, at] += np.int32(1)
-            xor_sum[0, row, at] ^= hi[n]
-            xor_sum[1, row, at] ^= lo[n]

@@ -13,7 +13,9 @@ import numpy as np
 import numpy.typing as npt
 
 from testbed.arrays import BoolArray, IntArray, LongArray
-from testbed.compiled import kernel
+from testbed.kernels import Kernels
+
+_KERNELS = Kernels.beside(__file__)
 
 USM_BUCKET_BITS = 1 + 104 + 32
 """dirtyFlag, flowID, count (Canary, section IV-A)."""
@@ -46,9 +48,14 @@ class FlowMeter:
     def add(self, flows: npt.NDArray[np.integer], packets: npt.NDArray[np.integer]) -> None:
         """Count ``packets``, int[n], of ``flows``, int[n], which are given in the order of their
         first packets."""
-        counted = np.ascontiguousarray(packets, np.int64)
-        state = (self.owner, self.count, self.dirty)
-        _add(np.ascontiguousarray(flows, np.int64), counted, self.places, *state)
+        _KERNELS.add(
+            flows=np.ascontiguousarray(flows, np.int64),
+            packets=np.ascontiguousarray(packets, np.int64),
+            places=self.places,
+            owner=self.owner,
+            count=self.count,
+            dirty=self.dirty,
+        )
 
     def read(self) -> tuple[LongArray, BoolArray]:
         """Return the packets of each flow, int64[flows], and whether a clean bucket holds them,
@@ -75,18 +82,3 @@ def minus(upstream: FlowMeter, downstream: FlowMeter) -> tuple[LongArray, LongAr
     gone = (clean & (downstream.owner[rows, downstream.places] < 0)).any(axis=1)
     both = known & (known_below | gone)
     return np.where(both, sent, 0), np.where(both, sent - arrived, 0), both
-
-
-@kernel
-def _add(flows, packets, places, owner, count, dirty):
-    for n in range(len(flows)):
-        flow = flows[n]
-        if packets[n] <= 0:
-            continue
-        for row in range(places.shape[1]):
-            at = places[flow, row]
-            if owner[row, at] < 0:
-                owner[row, at] = flow
-            elif owner[row, at] != flow:
-                dirty[row, at] = True
-            count[row, at] += packets[n]

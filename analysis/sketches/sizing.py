@@ -14,8 +14,9 @@ from collections.abc import Callable
 
 import numpy as np
 
-from analysis.sketches.hashing import bucket
-from testbed.compiled import njit
+from testbed.kernels import Kernels
+
+_KERNELS = Kernels.beside(__file__)
 
 PEELING = 1.222
 """Buckets an item from which three hashes can be peeled, in the limit of many items (Goodrich and
@@ -45,43 +46,14 @@ def clean_width(items: int, share: float = 0.8, rows: int = 3) -> int:
 def peels(items: int, width: int, *, rows: int = 3, seed: int = 0) -> bool:
     """Return whether a number of items with random hashes, ``items``, can all be decoded by peeling
     from ``rows`` rows of ``width`` buckets."""
-    return bool(_peels(items, width, rows, seed))
-
-
-@njit
-def _peels(items, width, rows, seed):
-    degree = np.zeros((rows, width), np.int32)
-    members = np.zeros((rows, width), np.int64)  # the sum of the items in a bucket
-    places = np.empty((items, rows), np.int32)
-    for item in range(items):
-        for row in range(rows):
-            at = bucket(np.uint64(0), np.uint64(item), row, width, seed)
-            places[item, row] = at
-            degree[row, at] += 1
-            members[row, at] += item
-    queue = np.empty(items * rows + rows * width, np.int64)
-    end = begin = left = 0
-    left = items
-    for row in range(rows):
-        for at in range(width):
-            if degree[row, at] == 1:
-                queue[end] = row * width + at
-                end += 1
-    while begin < end:
-        row, at = queue[begin] // width, queue[begin] % width
-        begin += 1
-        if degree[row, at] != 1:
-            continue
-        item = members[row, at]
-        left -= 1
-        for other in range(rows):
-            there = places[item, other]
-            degree[other, there] -= 1
-            members[other, there] -= item
-            if degree[other, there] == 1:
-                queue[end] = other * width + there
-                end += 1
-    return left == 0
+    return _KERNELS.peel_all(
+        items=items,
+        seed=seed,
+        degree=np.zeros((rows, width), np.int32),
+        members=np.zeros((rows, width), np.int64),
+        places=np.empty((items, rows), np.int32),
+        queue=np.empty(rows * (items + width), np.int64),
+    )
 
 
 def smallest_width(

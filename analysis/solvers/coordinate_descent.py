@@ -37,14 +37,17 @@ m steps are one power.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from functools import cached_property
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from analysis.solvers.incidence import Incidence, Sweeps
-from testbed.arrays import BoolArray, FloatArray
-from testbed.compiled import kernel, njit
+from testbed.arrays import BoolArray, FloatArray, IntArray
+from testbed.kernels import Bound, Kernels
+
+_KERNELS = Kernels.beside(__file__)
 
 EPSILON = 1e-4
 """The paper's epsilon for coordinate descent (figure 7; the available text has lost the dot)."""
@@ -69,8 +72,9 @@ class Descent:
     objective: FloatArray
 
 
-class Fit(NamedTuple):
-    """The state of a descent, which compiled code reads and modifies.
+@dataclass(frozen=True)
+class Fit:
+    """The state of a descent, which kernels read and modify.
 
     Attributes:
         y: Observed success probability of each path, float64[P].
@@ -84,6 +88,11 @@ class Fit(NamedTuple):
     x: FloatArray
     square: float
     linear: float
+
+    @cached_property
+    def bound(self) -> Bound:
+        """Return this in the form that kernels take."""
+        return _KERNELS.bound("Fit", self)
 
 
 def coordinate_descent(
@@ -128,13 +137,13 @@ def coordinate_descent(
     fit = started(sweeps, incidence, y, weight, times, penalty, regulariser)
     history: list[float] = []
     while True:
-        history.append(value(sweeps, incidence, fit))
+        history.append(value(sweeps, fit))
         gain = history[-2] - history[-1] if len(history) > 1 else np.inf
         # Rounding may make the last small gain negative; without a limit that, too, ends the loop.
         last = gain <= 0 if max_iterations is None else len(history) > max_iterations
         if gain < tolerance or last:
             return Descent(fit.x, np.array(history))
-        sweeps.sweep(_step, incidence, fit)
+        sweeps.sweep(_step, sweeps.incidence, fit.bound)
 
 
 def started(
@@ -151,15 +160,16 @@ def started(
     `coordinate_descent`."""
     square, linear = (penalty * factor for factor in _PARABOLA[regulariser])
     x = np.ones(incidence.n_links)
-    fit = Fit(np.ascontiguousarray(y, np.float64), times, x, square, linear)
-    sweeps.run(_start, incidence, fit, weight)
+    y, times, packets = (np.ascontiguousarray(a, np.float64) for a in (y, times, weight))
+    fit = Fit(y, times, x, square, linear)
+    sweeps.run(_start, sweeps.incidence, fit.bound, packets)
     return fit
 
 
-def value(sweeps: Sweeps, incidence: Incidence, fit: Fit) -> float:
+def value(sweeps: Sweeps, fit: Fit) -> float:
     """Return the objective f at the current success probabilities of the links."""
     x = fit.x
-    error = sum(sweeps.run(_error, incidence, fit))
+    error = sum(sweeps.run(_error, sweeps.incidence, fit.bound))
     return error + float((fit.square * x * x + fit.linear * x).sum())
 
 
@@ -188,57 +198,16 @@ def objective(
     return float(((y - product) ** 2).sum() + penalty * (a * success**2 + b * success).sum())
 
 
-@kernel
-def _start(part, parts, incidence, fit, weight):
-    n = len(fit.x)
-    for i in range(n * part // parts, n * (part + 1) // parts):
-        packets = good = 0.0
-        for e in range(incidence.link_ptr[i], incidence.link_ptr[i + 1]):
-            j = incidence.paths[e]
-            if fit.times[j] > 0.0:
-                packets += weight[j]
-                good += weight[j] * fit.y[j]
-        if packets > 0:
-            fit.x[i] = min(max(good / packets, 0.0), 1.0)
+def _start(part: int, parts: int, incidence: Bound, fit: Bound, weight: FloatArray) -> None:
+    _KERNELS.start(part=part, parts=parts, incidence=incidence, fit=fit, weight=weight)
 
 
-@kernel
-def _error(part, parts, incidence, fit):
-    total, n = 0.0, len(fit.y)
-    for j in range(n * part // parts, n * (part + 1) // parts):
-        product = 1.0
-        for e in range(incidence.path_ptr[j], incidence.path_ptr[j + 1]):
-            product *= fit.x[incidence.links[e]]
-        total += fit.times[j] * (fit.y[j] - product) ** 2
-    return total
+def _error(part: int, parts: int, incidence: Bound, fit: Bound) -> float:
+    return _KERNELS.error(part=part, parts=parts, incidence=incidence, fit=fit)
 
 
-@kernel
-def _step(part, parts, order, incidence, fit):
-    """Move each link of this part of ``order`` once (algorithm 1, lines 5 to 17)."""
-    for n in range(len(order) * part // parts, len(order) * (part + 1) // parts):
-        i = order[n]
-        squares = towards = 0.0
-        measured = False
-        for e in range(incidence.link_ptr[i], incidence.link_ptr[i + 1]):
-            j = incidence.paths[e]
-            others = 1.0
-            for o in range(incidence.path_ptr[j], incidence.path_ptr[j + 1]):
-                if incidence.links[o] != i:
-                    others *= fit.x[incidence.links[o]]
-            if fit.times[j] > 0.0:
-                measured = True
-                squares += fit.times[j] * (others * others)
-                towards += fit.times[j] * (fit.y[j] * others)
-        if not measured:
-            continue
-        r, s = 2.0 * (squares + fit.square), 2.0 * towards - fit.linear
-        if r == 0.0:
-            fit.x[i] = 1.0 if s > 0.0 else 0.0
-        elif r > 0.0:
-            fit.x[i] = min(max(s / r, 0.0), 1.0)
-        else:
-            fit.x[i] = 0.0 if s / r > 0.5 else 1.0
+def _step(part: int, parts: int, order: IntArray, incidence: Bound, fit: Bound) -> None:
+    _KERNELS.step(part=part, parts=parts, order=order, incidence=incidence, fit=fit)
 
 
 def stochastic_descent(
@@ -268,45 +237,19 @@ def stochastic_descent(
     rng = np.random.default_rng(seed)
     sweeps, alike = Sweeps(incidence), np.ones(incidence.n_paths)
     fit = started(sweeps, incidence, y, alike, alike, penalty)
-    history = [value(sweeps, incidence, fit)]
+    history = [value(sweeps, fit)]
     while len(history) <= max_rounds:
         order = rng.permutation(incidence.n_paths)
-        _round(incidence, fit.y, fit.x, order, rate, penalty / incidence.n_paths)
-        history.append(value(sweeps, incidence, fit))
+        _KERNELS.descend_round(
+            incidence=sweeps.incidence,
+            y=fit.y,
+            x=fit.x,
+            order=order,
+            rate=rate,
+            penalty=penalty / incidence.n_paths,
+            updated=np.zeros(incidence.n_links, np.int64),
+        )
+        history.append(value(sweeps, fit))
         if abs(history[-2] - history[-1]) < tolerance * history[-1]:
             break
     return Descent(fit.x, np.array(history))
-
-
-@njit
-def _round(incidence, y, x, order, rate, penalty):
-    """Run one round over the paths in the given ``order``; ``penalty`` is lambda / P."""
-    growth = np.log1p(2.0 * rate * penalty)
-    updated = np.zeros(len(x), np.int64)
-    for step in range(len(order) + 1):
-        if step == len(order):  # the rest of the regulariser's steps
-            for i in range(len(x)):
-                x[i] = _regularised(x[i], growth * (step - updated[i]))
-            return
-        j = order[step]
-        begin, end = incidence.path_ptr[j], incidence.path_ptr[j + 1]
-        product = 1.0
-        for e in range(begin, end):
-            i = incidence.links[e]
-            x[i] = _regularised(x[i], growth * (step - updated[i]))
-            updated[i] = step
-            product *= x[i]
-        error = 2.0 * rate * (y[j] - product)
-        before = 1.0
-        for e in range(begin, end):  # a link at 0 has a gradient, too: no division
-            i = incidence.links[e]
-            others = before
-            for o in range(e + 1, end):
-                others *= x[incidence.links[o]]
-            before *= x[i]
-            x[i] = min(max(x[i] + error * others, 0.0), 1.0)
-
-
-@njit
-def _regularised(x, log_growth):
-    return min(max(0.5 + (x - 0.5) * np.exp(log_growth), 0.0), 1.0)

@@ -18,13 +18,14 @@ import numpy.typing as npt
 
 from analysis.solvers.parts import in_parts
 from testbed.arrays import BoolArray, IntArray, LongArray
-from testbed.compiled import kernel, njit
 from testbed.fabric.paths import Paths
+from testbed.kernels import Kernels
+
+_KERNELS = Kernels.beside(__file__)
 
 
 class Incidence(NamedTuple):
-    """Paths over locally numbered links, indexed by path and by link, in a form that compiled code
-    can read.
+    """Paths over locally numbered links, indexed by path and by link, in a form that kernels read.
 
     Path ``p`` uses local links ``links[path_ptr[p]:path_ptr[p + 1]]``; local link ``i`` is on paths
     ``paths[link_ptr[i]:link_ptr[i + 1]]``. ``link_ids`` gives the original id of each local link.
@@ -48,7 +49,22 @@ class Incidence(NamedTuple):
         shift = int(undirected)
         n = (int(paths.links.max()) >> shift) + 1 if len(paths.links) else 0
         local = np.zeros(n, np.int32)
-        path_ptr, links, link_ptr, inverse = _invert(paths.ptr, paths.links, shift, local)
+        n_links = _KERNELS.number_links(ids=paths.links, shift=shift, local=local)
+        path_ptr, links = np.empty_like(paths.ptr), np.empty_like(paths.links)
+        link_ptr = np.zeros(n_links + 1, np.int64)
+        end = _KERNELS.sort_links(
+            ptr=paths.ptr,
+            ids=paths.links,
+            shift=shift,
+            local=local,
+            path_ptr=path_ptr,
+            links=links,
+            link_ptr=link_ptr,
+        )
+        links = links[:end].copy() if end < len(links) else links
+        np.cumsum(link_ptr, out=link_ptr)
+        inverse = np.empty(end, np.int32)
+        _KERNELS.list_paths(path_ptr=path_ptr, links=links, place=link_ptr.copy(), paths=inverse)
         ids = np.flatnonzero(local >= 0).astype(np.int32)
         return cls(path_ptr, links, link_ptr, inverse, ids)
 
@@ -76,76 +92,8 @@ class Incidence(NamedTuple):
 
     def sum_on(self, value: npt.NDArray[Any]) -> npt.NDArray[Any]:
         """Return, for each local link, the sum of ``value`` ([n_paths]) over the paths that use it:
-        [n_links], in the dtype of ``value``."""
+        int64[n_links] or float64[n_links]."""
         return _sum_of(self.link_ptr, self.paths, value)
-
-
-@njit
-def _invert(ptr, ids, shift, local):
-    """Return the CSR arrays ``path_ptr, links, link_ptr, paths``.
-
-    ``local``, int32 zeros for each id, is filled with the local number of each id, -1 = unused.
-    """
-    for e in range(len(ids)):
-        local[ids[e] >> shift] = 1
-    n_links = 0
-    for i in range(len(local)):
-        if local[i]:
-            local[i] = n_links
-            n_links += 1
-        else:
-            local[i] = -1
-    n_paths = len(ptr) - 1
-    path_ptr = np.empty(n_paths + 1, np.int64)
-    path_ptr[0] = 0
-    links = np.empty(len(ids), np.int32)
-    link_ptr = np.zeros(n_links + 1, np.int64)
-    end = 0
-    for j in range(n_paths):
-        begin = end
-        for e in range(ptr[j], ptr[j + 1]):  # insertion sort without repeats: paths are short
-            link = local[ids[e] >> shift]
-            at = end
-            while at > begin and links[at - 1] > link:
-                at -= 1
-            if at > begin and links[at - 1] == link:
-                continue
-            for o in range(end, at, -1):
-                links[o] = links[o - 1]
-            links[at] = link
-            link_ptr[link + 1] += 1
-            end += 1
-        path_ptr[j + 1] = end
-    for i in range(n_links):
-        link_ptr[i + 1] += link_ptr[i]
-    links = links[:end].copy() if end < len(ids) else links
-    place = link_ptr[:-1].copy()
-    paths = np.empty(end, np.int32)
-    for j in range(n_paths):
-        for e in range(path_ptr[j], path_ptr[j + 1]):
-            paths[place[links[e]]] = j
-            place[links[e]] += 1
-    return path_ptr, links, link_ptr, paths
-
-
-@njit
-def _any_of(ptr, members, marked):
-    hit = np.zeros(len(ptr) - 1, np.bool_)
-    for j in range(len(hit)):
-        for e in range(ptr[j], ptr[j + 1]):
-            if marked[members[e]]:
-                hit[j] = True
-                break
-    return hit
-
-
-@njit
-def _sum_of(ptr, members, value):
-    total = np.zeros(len(ptr) - 1, value.dtype)
-    for j in range(len(total)):
-        for e in range(ptr[j], ptr[j + 1]):
-            total[j] += value[members[e]]
-    return total
 
 
 LARGE = 1_000_000
@@ -156,13 +104,16 @@ MOST_LAYERS = 64
 
 
 class Sweeps:
-    """The order in which compiled functions visit the paths and links of a problem, in parallel.
+    """The order in which kernels visit the paths and links of a problem, in parallel.
 
-    The functions are compiled with ``nogil``, and their first arguments are ``part, parts``, as for
-    `in_parts`.
+    The first arguments of the functions are ``part, parts``, as for `in_parts`.
+
+    Attributes:
+        incidence: The paths and links, in the form that kernels take.
     """
 
     def __init__(self, incidence: Incidence) -> None:
+        self.incidence = _KERNELS.bound("Incidence", incidence)
         work = len(incidence.links)
         self.work = work if work >= LARGE else 0
         layers = _layers(incidence) if self.work else None
@@ -180,27 +131,30 @@ class Sweeps:
             in_parts(self.work_of_layers, function, links, *arguments)
 
 
+def _any_of(ptr: LongArray, members: IntArray, marked: BoolArray) -> BoolArray:
+    """Return which rows of a CSR array have a marked member."""
+    hit = np.empty(len(ptr) - 1, np.bool_)
+    _KERNELS.mark_any(ptr=ptr, members=members, marked=np.ascontiguousarray(marked), hit=hit)
+    return hit
+
+
+def _sum_of(ptr: LongArray, members: IntArray, value: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Return the sum of ``value`` over the members of each row of a CSR array."""
+    dtype, add = np.float64, _KERNELS.sum_numbers
+    if value.dtype.kind in "iu":
+        dtype, add = np.int64, _KERNELS.sum_integers
+    total = np.empty(len(ptr) - 1, dtype)
+    add(ptr=ptr, members=members, value=np.ascontiguousarray(value, dtype), total=total)
+    return total
+
+
 def _layers(incidence: Incidence) -> list[IntArray] | None:
     """Return the local links of each layer, int32[]; None if there are `MOST_LAYERS` or more."""
     layer = np.zeros(incidence.n_links, np.int32)
     for _ in range(MOST_LAYERS):
-        if not _raise_layers(incidence, layer):
+        if not _KERNELS.raise_layers(incidence=incidence, layer=layer):
             if layer.max(initial=0) >= MOST_LAYERS:
                 return None
             order = np.argsort(layer, kind="stable").astype(np.int32)
             return np.split(order, np.flatnonzero(np.diff(layer[order])) + 1)
     return None
-
-
-@kernel
-def _raise_layers(incidence, layer):
-    """Move each link to a later layer than the link before it on each path; return whether any
-    link moved."""
-    path_ptr, links = incidence.path_ptr, incidence.links
-    rose = False
-    for j in range(len(path_ptr) - 1):
-        for e in range(path_ptr[j] + 1, path_ptr[j + 1]):
-            if layer[links[e]] <= layer[links[e - 1]]:
-                layer[links[e]] = layer[links[e - 1]] + 1
-                rose = True
-    return rose

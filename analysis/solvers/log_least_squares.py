@@ -22,8 +22,10 @@ from typing import NamedTuple
 import numpy as np
 
 from analysis.solvers.incidence import Incidence, Sweeps
-from testbed.arrays import BoolArray, FloatArray
-from testbed.compiled import kernel
+from testbed.arrays import BoolArray, FloatArray, IntArray
+from testbed.kernels import Bound, Kernels
+
+_KERNELS = Kernels.beside(__file__)
 
 
 def log_least_squares(
@@ -54,19 +56,20 @@ def log_least_squares(
     if used is not None:
         times = np.where(used, times, 0.0)
     sweeps, b = Sweeps(incidence), np.zeros(incidence.n_links)
-    fit = _Fit(np.log(y), times, b, float(omega))
+    weight = np.ascontiguousarray(times, np.float64)
+    fit = _KERNELS.bound("Fit", _Fit(np.log(y), weight, b, float(omega)))
     before = np.inf
     for number in itertools.count():
-        now = sum(sweeps.run(_squares, fit)) - omega * float(b.sum())
+        now = sum(sweeps.run(_squares, sweeps.incidence, fit)) - omega * float(b.sum())
         if before - now < tolerance or before <= now or number == max_iterations:
             break
         before = now
-        sweeps.sweep(_step, incidence, fit)
+        sweeps.sweep(_step, sweeps.incidence, fit)
     return np.exp(b)
 
 
 class _Fit(NamedTuple):
-    """The state of a descent, which compiled code reads and modifies.
+    """The state of a descent, which kernels read and modify.
 
     Attributes:
         residual: ln y_j less the sum of b over path j, float64[P].
@@ -81,28 +84,9 @@ class _Fit(NamedTuple):
     omega: float
 
 
-@kernel
-def _squares(part, parts, fit):
-    total, n = 0.0, len(fit.times)
-    for j in range(n * part // parts, n * (part + 1) // parts):
-        total += fit.times[j] * fit.residual[j] ** 2
-    return total
+def _squares(part: int, parts: int, incidence: Bound, fit: Bound) -> float:
+    return _KERNELS.squares(part=part, parts=parts, incidence=incidence, fit=fit)
 
 
-@kernel
-def _step(part, parts, order, incidence, fit):
-    """Move each link of this part of ``order`` to its minimum and update the residuals."""
-    for n in range(len(order) * part // parts, len(order) * (part + 1) // parts):
-        i = order[n]
-        total = count = 0.0
-        for e in range(incidence.link_ptr[i], incidence.link_ptr[i + 1]):
-            j = incidence.paths[e]
-            total += fit.times[j] * fit.residual[j]
-            count += fit.times[j]
-        if count == 0.0:
-            continue
-        step = min(fit.b[i] + (total + 0.5 * fit.omega) / count, 0.0) - fit.b[i]
-        if step != 0.0:
-            fit.b[i] += step
-            for e in range(incidence.link_ptr[i], incidence.link_ptr[i + 1]):
-                fit.residual[incidence.paths[e]] -= step
+def _step(part: int, parts: int, order: IntArray, incidence: Bound, fit: Bound) -> None:
+    _KERNELS.step(part=part, parts=parts, order=order, incidence=incidence, fit=fit)

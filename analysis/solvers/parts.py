@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Run a compiled function in parts, on all cores."""
+"""Run a function in parts, on all cores."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ def in_parts(n: int, function: Callable[..., Any], *arguments: Any) -> list[Any]
 
     Args:
         n: The amount of work, in elements; with fewer than `FEW` there is one part and no thread.
-        function: A function compiled with ``nogil``; it works on part ``part`` of ``parts``.
+        function: A function that releases the interpreter's lock, as kernels do; it works on part
+            ``part`` of ``parts``.
         arguments: Passed on to it.
     """
     if n < FEW:

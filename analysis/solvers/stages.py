@@ -28,7 +28,9 @@ import numpy.typing as npt
 from analysis.solvers.coordinate_descent import EPSILON, coordinate_descent
 from analysis.solvers.incidence import Incidence, Sweeps
 from testbed.arrays import BoolArray, FloatArray, LongArray
-from testbed.compiled import kernel
+from testbed.kernels import Bound, Kernels
+
+_KERNELS = Kernels.beside(__file__)
 
 Mapping = Literal["logarithmic", "linear"]
 """How a group's success probabilities are spread over [0, 0.8]: by equation 4, or evenly, as the
@@ -170,28 +172,32 @@ def solve_stages(
             incidence, y, weight, penalty=penalty, tolerance=tolerance, used=present, sweeps=sweeps
         ).success
         bad = (x < 1) & (stage == stages)
-        paths = _Paths(rates.sent, rates.success, present, incidence.marked_on(bad))
+        marked = incidence.marked_on(bad)
+        paths = _KERNELS.bound("PathCounts", _Paths(rates.sent, rates.success, present, marked))
         if own_share > 0:
-            links, pooled = _pooled(incidence, paths, bad)
+            links, pooled = _pooled(sweeps.incidence, paths, bad)
             order = links[np.argsort(-pooled[:, 1], kind="stable")]  # the least lossy first
-            _acquit(incidence, paths, order, 1 - own_share * edges[now + 1], bad)
-        links, pooled = _pooled(incidence, paths, bad)
+            limit = 1 - own_share * edges[now + 1]
+            _KERNELS.acquit(
+                incidence=sweeps.incidence, paths=paths, links=order, limit=limit, blamed=bad
+            )
+        links, pooled = _pooled(sweeps.incidence, paths, bad)
         stage[links], success[links] = now, pooled[:, 0]
         present = present & ~incidence.paths_with(bad)
     return success, stage
 
 
-def _pooled(incidence: Incidence, paths: _Paths, bad: BoolArray) -> tuple[LongArray, FloatArray]:
-    """Return the n blamed links, int64[n], and both results of `_success` for each of them,
-    float64[n, 2]."""
+def _pooled(incidence: Bound, paths: Bound, bad: BoolArray) -> tuple[LongArray, FloatArray]:
+    """Return the n blamed links, int64[n], and for each of them both results of ``success``
+    (`stages.c`), float64[n, 2]."""
     links = np.flatnonzero(bad)
     pooled = np.empty((len(links), 2))
-    _pool(incidence, paths, links, pooled)
+    _KERNELS.pool(incidence=incidence, paths=paths, links=links, pooled=pooled)
     return links, pooled
 
 
 class _Paths(NamedTuple):
-    """The arrays that `_success` reads, one element for each path.
+    """The arrays that kernels read, one element for each path.
 
     Attributes:
         sent: Packets sent, int64[P].
@@ -204,41 +210,3 @@ class _Paths(NamedTuple):
     success: FloatArray
     present: BoolArray
     blamed: LongArray
-
-
-@kernel
-def _success(incidence, paths, i):
-    """Return two estimates of the success probability of link i: pooled over the packets of its
-    paths that hold no other blamed link (over all its paths if there is none), and pooled over all.
-
-    The result of coordinate descent cannot serve, because it fits the mapped y'.
-    """
-    alone_sent = alone = all_sent = together = 0.0
-    for e in range(incidence.link_ptr[i], incidence.link_ptr[i + 1]):
-        j = incidence.paths[e]
-        if paths.present[j]:
-            all_sent += paths.sent[j]
-            together += paths.sent[j] * paths.success[j]
-            if paths.blamed[j] == 1:
-                alone_sent += paths.sent[j]
-                alone += paths.sent[j] * paths.success[j]
-    together /= max(all_sent, 1.0)
-    return (alone / alone_sent if alone_sent > 0 else together), together
-
-
-@kernel
-def _pool(incidence, paths, links, pooled):
-    """Write both results of `_success` for each link to ``pooled``, float64[n, 2]."""
-    for n in range(len(links)):
-        pooled[n, 0], pooled[n, 1] = _success(incidence, paths, links[n])
-
-
-@kernel
-def _acquit(incidence, paths, links, most, blamed):
-    """Clear the blame of each link whose own success probability is above ``most``, one link after
-    the other, so that the losses of a path over two of them count against the one that is left."""
-    for i in links:
-        if _success(incidence, paths, i)[0] > most:
-            blamed[i] = False
-            for e in range(incidence.link_ptr[i], incidence.link_ptr[i + 1]):
-                paths.blamed[incidence.paths[e]] -= 1

@@ -28,12 +28,14 @@ from scipy.sparse.csgraph import connected_components
 
 from analysis.telemetry.telemetry import Connections, Flows, Probes, SegmentCounts
 from testbed.arrays import BoolArray, FloatArray, IntArray, WordArray
-from testbed.compiled import kernel
 from testbed.fabric.ecmp import Ecmp
 from testbed.fabric.names import some_of
 from testbed.fabric.pair_sets import PairSets
 from testbed.fabric.paths import Paths, PathSets
+from testbed.kernels import Kernels
 from testbed.record.measurements import UNSEEN, Measurement
+
+_KERNELS = Kernels.beside(__file__)
 
 
 class PairPaths(NamedTuple):
@@ -221,14 +223,5 @@ def _sums(n_links: int, paths: Paths, key: WordArray) -> WordArray:
     """Return for each link the sum of the keys (uint64[paths]) of the paths over it, and the sum of
     second keys that are derived from them: uint64[2, n_links], modulo 2^64."""
     marks = np.zeros((n_links, 2), np.uint64)
-    _add_keys(paths.ptr, paths.links, key, marks)
+    _KERNELS.add_keys(ptr=paths.ptr, links=paths.links, key=key, marks=marks)
     return marks.T
-
-
-@kernel
-def _add_keys(ptr, links, key, marks):
-    for p in range(len(key)):
-        other = key[p] * (key[p] | np.uint64(1))
-        for e in range(ptr[p], ptr[p + 1]):
-            marks[links[e], 0] += key[p]
-            marks[links[e], 1] += other

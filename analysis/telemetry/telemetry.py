@@ -17,12 +17,14 @@ import numpy as np
 import numpy.typing as npt
 
 from testbed.arrays import BoolArray, FloatArray, IntArray, LongArray
-from testbed.compiled import kernel, scramble
 from testbed.errors import UserError
 from testbed.fabric.clos import Fabric
 from testbed.fabric.pair_sets import PairSets
 from testbed.fabric.paths import Paths, PathSets
 from testbed.fabric.segments import Segments
+from testbed.kernels import Kernels
+
+_KERNELS = Kernels.beside(__file__)
 
 
 class MissingTelemetry(UserError):
@@ -165,7 +167,7 @@ class Probes:
     def bounced(self) -> bool:
         """Return True if every path has all its links in both directions, so that the probes do not
         tell the directions of a link apart."""
-        return bool(_both_ways(self.paths.ptr, self.paths.links))
+        return _KERNELS.go_both_ways(ptr=self.paths.ptr, links=self.paths.links)
 
 
 @dataclass(frozen=True)
@@ -273,25 +275,12 @@ class Telemetry:
         return found
 
 
-@kernel
-def _both_ways(ptr, links):
-    for p in range(len(ptr) - 1):
-        for e in range(ptr[p], ptr[p + 1]):
-            opposite = links[e] ^ 1
-            for o in range(ptr[p], ptr[p + 1]):
-                if links[o] == opposite:
-                    break
-            else:
-                return False
-    return True
-
-
 def _same_links(paths: Paths) -> tuple[LongArray, LongArray] | None:
     """Return the index of the first path over each distinct multiset of links, ascending, int64[D],
     and the position among these of every path's multiset, int64[P]; None if no two paths have the
     same links. Multisets are compared by the sum of a scrambled number for each link."""
     key = np.zeros(len(paths), np.uint64)
-    _sum_links(paths.ptr, paths.links, key)
+    _KERNELS.sum_links(ptr=paths.ptr, links=paths.links, key=key)
     ordered = np.sort(key)  # a twentieth of the time of np.unique, which hashes
     if not (ordered[1:] == ordered[:-1]).any():
         return None
@@ -300,14 +289,6 @@ def _same_links(paths: Paths) -> tuple[LongArray, LongArray] | None:
     rank = np.empty_like(order)
     rank[order] = np.arange(len(order))
     return first[order], rank[group.reshape(-1)]
-
-
-@kernel
-def _sum_links(ptr, links, key):
-    """Add the scrambled number of each link of a path to the path's key, uint64[P]."""
-    for p in range(len(key)):
-        for e in range(ptr[p], ptr[p + 1]):
-            key[p] += scramble(np.uint64(links[e]))
 
 
 def _refuse(name: str, bad: BoolArray, what: str) -> None:

@@ -133,7 +133,12 @@ def run(
     from scenarios.experiment.backends import pick_backend
     from scenarios.experiment.pace import at_this_pace
     from scenarios.experiment.request import make_request
-    from scenarios.experiment.run import default_directory, new_run, run_experiment
+    from scenarios.experiment.run import (
+        check_inputs,
+        default_directory,
+        new_run,
+        run_experiment,
+    )
     from testbed.fabric.topologies import make_packet_fabric
 
     chosen, _ = choose_methods(methods, parameters, fault_rate)
@@ -145,14 +150,19 @@ def run(
         settings = request.settings("virtual")
         return make_packet_fabric(settings.topology, settings.k).n_switches
 
-    backend = pick_backend(request.backend, switches, sudo, ctx.obj.environment)
-    settings = at_this_pace(request.settings(backend), request.named)
+    backend, choice = pick_backend(request.backend, switches, sudo, ctx.obj.environment)
+    settings = request.settings(backend)
     path = run_dir or default_directory(request.name)
     with (
         progress_bar() as progress,
         watching(watch, settings.backend, progress) as observer,
         new_run(path, numbered=run_dir is None) as writer,
     ):
+        if settings.real_time or choice:  # an error of the input is the only line that is printed
+            check_inputs(request.scenario, settings)
+        if choice:
+            print(choice, flush=True)
+        settings = at_this_pace(settings, request.named)
         summary = run_experiment(request.name, request.scenario, settings, writer, chosen, observer)
         exit_on_signals(plain(f"the run is in {writer.path}"))
     console = Console()
@@ -276,12 +286,13 @@ def localize(
     from analysis.evaluation.parameter_sets import choose_methods
     from analysis.evaluation.ranking import render_ranking
     from analysis.evaluation.report import parameters_line
+    from scenarios.command.localize import RANKING
     from scenarios.command.localize import localize as localize_files
-    from testbed.record.atomic import need_place
     from testbed.record.files import is_csv
+    from testbed.record.outputs import in_words, need_place
 
+    replaces = out is not None and need_place(out, RANKING)
     if out is not None:
-        need_place(out, "ranking.parquet")
         is_csv(out)
     chosen, _ = choose_methods(method, parameters, fault_rate)
     with progress_bar() as progress:
@@ -299,6 +310,8 @@ def localize(
     for reason in verdicts.silent:
         console.print()
         console.print(line(reason, "yellow"))
+    if out is not None:
+        console.print(line(f"ranking: {in_words(out, replaces)}"), soft_wrap=True)
 
 
 @app.command()
@@ -343,18 +356,17 @@ def plan(
     The plan has few paths that cover every link and tell failures apart; simpler plans stand beside
     it.
     """
-    from scenarios.command.plan import make_plan, render_plan, write_plan
-    from testbed.record.atomic import need_place
+    from scenarios.command.plan import PLAN, make_plan, render_plan, write_plan
+    from testbed.record.outputs import in_words, need_place
 
-    if out is not None:
-        need_place(out, "paths.parquet")
+    replaces = out is not None and need_place(out, PLAN)
     with progress_bar() as progress:
         matrix, timings = make_plan(k, alpha, beta, progress)
     console = Console()
     render_plan(matrix, timings, console)
     if out is not None:
         write_plan(matrix, out)
-        console.print(line(f"paths: {out}"), soft_wrap=True)
+        console.print(line(f"paths: {in_words(out, replaces)}"), soft_wrap=True)
 
 
 @app.command(cls=WordsCommand)
@@ -388,25 +400,26 @@ def calibrate(
 
     One rule serves all methods. The option --parameters of other commands reads the written file.
     """
-    from analysis.methods.parameters import in_words
+    from analysis.evaluation.parameter_sets import PARAMETER_SET
+    from analysis.methods.parameters import in_words as parameters_in_words
     from scenarios.many.calibrate import TRAINING
     from scenarios.many.calibrate import calibrate as calibrate_methods
-    from testbed.record.atomic import need_place
+    from testbed.record.outputs import in_words, need_place
 
-    need_place(out, "parameters.yaml")
+    replaces = need_place(out, PARAMETER_SET)
     with progress_bar() as progress:
         found = calibrate_methods(method, train or [TRAINING], out, progress, rule)
     exit_on_signals(plain(f"the parameters are in {out}"))
     console = wide_console()
     for name, entry in found.methods.items():
-        text = f"{name}: {in_words(entry.parameters)}"
+        text = f"{name}: {parameters_in_words(entry.parameters)}"
         console.print(line(text, "bold"), soft_wrap=True)
         console.print(
             f"  F1 {entry.f1:.3f}, precision {entry.precision:.3f}, recall {entry.recall:.3f} "
             f"on {entry.cases} training cases; {entry.tried} settings tried",
             highlight=False,
         )
-    console.print(line(str(out)), soft_wrap=True)
+    console.print(line(in_words(out, replaces)), soft_wrap=True)
 
 
 app.command()(page)

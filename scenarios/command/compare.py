@@ -20,6 +20,7 @@ from scenarios.command.show import offer_page, print_comparison, print_sweep
 from scenarios.experiment.observer import Progress
 from scenarios.experiment.pace import at_this_pace
 from scenarios.experiment.request import make_request
+from scenarios.experiment.run import check_inputs
 from scenarios.experiment.settings import Settings, SettingsError
 from scenarios.experiment.terminal import line, progress_bar, wide_console
 from scenarios.many.compare import compare, default_folder
@@ -71,6 +72,8 @@ def compare_seeds(
         made = request.settings("virtual" if auto else None)  # virtual time runs seeds in parallel
         if sudo and made.real_time and not root_available():
             go_through_sudo(given.environment)
+        if made.real_time:
+            check_inputs(request.scenario, made)
         # All runs of a comparison have the same pace, even if some are made on another day.
         return at_this_pace(made, request.named, len(os.sched_getaffinity(0)))
 

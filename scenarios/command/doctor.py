@@ -86,7 +86,7 @@ def _machine() -> Iterator[Finding]:
 
 def _packets() -> Iterator[Finding]:
     """Yield whether the soft switch can be compiled and loaded."""
-    without = "run on packets (BACKEND=flow needs none)"
+    without = "run or analyze anything"
     try:
         command = compiler()
         yield Finding("C compiler", "good", _version(command[0], "--version"))
@@ -105,20 +105,20 @@ def _real_packets() -> Iterator[Finding]:
     root = os.geteuid() == 0
     answer = "yes" if root else "no: sudo make scenario BACKEND=softswitch"
     yield Finding("root", "good" if root else "weak", answer, "run on real packets")
-    yield _tool("Mininet", MNEXEC, "-v")
-    yield _tool("iproute2", IP, "-V")
-    yield _tool("iperf3", IPERF, "--version")
-    yield _tool("ping", PING, "-V")
+    yield _tool("Mininet", MNEXEC)
+    yield _tool("iproute2", IP)
+    yield _tool("iperf3", IPERF)
+    yield _tool("ping", PING)
 
 
 def _bmv2() -> Iterator[Finding]:
     """Yield whether BMv2 and p4c are installed, and whether BMv2 is slow."""
-    found = _tool("BMv2", BMV2, "--version")
+    found = _tool("BMv2", BMV2)
     path = shutil.which(BMV2.command)
-    if path is not None and (reason := bmv2_is_slow(Path(path))):
+    if found.state == "good" and path is not None and (reason := bmv2_is_slow(Path(path))):
         found = Finding("BMv2", "weak", f"{found.says}: {reason}")
     yield found
-    yield _tool("p4c", P4C, "--version")
+    yield _tool("p4c", P4C)
 
 
 def _kernel() -> Iterator[Finding]:
@@ -147,9 +147,9 @@ def _backends() -> Iterator[Finding]:
     try:
         compiler()
     except SoftSwitchError as error:
-        lacking["virtual"] = str(error)
+        lacking = dict.fromkeys(lacking, str(error))
     here = [name for name, reason in lacking.items() if not reason]
-    yield Finding("BACKEND", "good", f"{', '.join(here)}")
+    yield Finding("BACKEND", "good" if here else "missing", ", ".join(here) or "none", "run")
 
 
 _CHECKS = (_machine, _packets, _real_packets, _bmv2, _kernel, _backends)
@@ -161,11 +161,11 @@ def _no_veth() -> str:
     return f"the kernel has no veth ({complaint}): modprobe veth" if complaint else ""
 
 
-def _tool(name: str, tool: Tool, asks: str) -> Finding:
-    """Return whether a program is installed, with its version."""
+def _tool(name: str, tool: Tool) -> Finding:
+    """Return whether a program is installed and runs, with its version."""
     if tool.lacking:
         return Finding(name, "missing", tool.lacking, tool.without)
-    return Finding(name, "good", _version(tool.command, asks))
+    return Finding(name, "good", _version(tool.command, tool.asks))
 
 
 def _version(command: str, asks: str) -> str:

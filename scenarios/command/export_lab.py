@@ -26,7 +26,7 @@ from testbed.faults.plan import FaultPlan, noise_rates
 from testbed.network.lab import IMAGE, Lab, LabError, files_of, interface
 from testbed.network.lab_switch import WrittenSwitch
 from testbed.network.switches import Backend
-from testbed.record.atomic import need_place
+from testbed.record.outputs import need_folder
 
 HAS_EFFECT = {
     *("k", "topology", "faults", "noise", "injector", "seed", "monitors", "icmp_per_s"),
@@ -41,17 +41,18 @@ def export_lab(request: Request, hosts: str, out: Path | None) -> Path:
     Args:
         request: The scenario and its settings.
         hosts: The addresses of the machines, separated by commas; "" for one machine.
-        out: The folder, by default ``<scenario>-lab``. It must not exist.
+        out: The folder, by default ``<scenario>-lab``: absent, or empty.
 
     Raises:
         SettingsError: A setting has no effect on a lab, or asks for what a lab does not have.
-        LabError: The folder exists or cannot be written, or the machines do not fit.
+        FolderError: The folder exists and is not empty.
+        LabError: The folder cannot be written, or the machines do not fit.
     """
     name = re.sub(r"[^a-zA-Z0-9]+", "-", Path(request.name).stem).strip("-") or "canary"
     folder = out or Path(f"{name}-lab")
-    if folder.exists() or folder.is_symlink():
-        raise LabError(f"{folder} exists already: choose another folder (OUT=) or remove it")
-    need_place(folder, "lab")
+    need_folder(folder, option="OUT")
+    if not folder.absolute().parent.is_dir():
+        raise LabError(f"OUT={folder}: there is no folder {folder.parent}: make it")
     settings = _settings(request)
     machines = _addresses(hosts)
     fabric = make_packet_fabric(settings.topology, settings.k)
@@ -65,7 +66,7 @@ def export_lab(request: Request, hosts: str, out: Path | None) -> Path:
         raise LabError(f"cannot write {made}: {error.strerror}") from None
     try:
         _write(made, name, settings, fabric, plan, machines)
-        made.rename(folder)
+        made.rename(folder)  # over an empty one, too
     except BaseException:
         shutil.rmtree(made)
         raise

@@ -149,7 +149,7 @@ def _install(root: Path, kind: str) -> None:
     own = ["install", *PIP, "--no-build-isolation", "-e", str(root)]
     _step("canary itself", [python, "-m", "pip", *own])
     packages = [str(root / package) for package in ("testbed", "analysis", "scenarios")]
-    _step("compiling once (a minute or two)", [python, "-m", "compileall", "-q", *packages])
+    _step("compiling once (some seconds)", [python, "-m", "compileall", "-q", *packages])
     _step(None, [str(venv / "bin" / "canary"), "warm-up"])
 
 
@@ -174,7 +174,7 @@ def _run(command: Sequence[str], capture_output: bool = False) -> int:
     """Run a command, in a folder from which Python imports nothing, and return its exit code.
 
     It writes the bytecode of what it imports, also where the caller's Python does not: without it
-    every later command compiles Numba's and pandas' sources again, which doubles its time.
+    every later command compiles pandas' sources again, which takes half its time.
     """
     writes = {name: value for name, value in os.environ.items() if name != NO_BYTECODE}
     done = subprocess.run(command, cwd="/", env=writes, capture_output=capture_output)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -13,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from analysis.evaluation.ranking import ranking_columns
+from analysis.evaluation.ranking import COLUMNS, ranking_columns
 from analysis.methods.base import Diagnosis, Localizer, diagnose
 from analysis.methods.canary import Canary
 from analysis.methods.mle.mle import CanaryMle
@@ -28,8 +29,13 @@ from scenarios.experiment.observer import Progress
 from scenarios.many.cluster import workers_of
 from testbed.record.atomic import held
 from testbed.record.fabric_file import NumberedFabric, read_fabric, write_fabric
-from testbed.record.files import table_files, write_columns
+from testbed.record.files import columns_kind, read_file, table_files, write_columns
+from testbed.record.outputs import need_folder
 from testbed.record.run import RunDirectory, RunError
+from testbed.record.run_tables import FABRIC
+from testbed.record.schema import TableError
+
+RANKING = columns_kind("ranking", "ranking.parquet", COLUMNS)
 
 
 @dataclass(frozen=True)
@@ -63,9 +69,10 @@ class Verdicts:
         `analysis.evaluation.ranking`.
 
         Raises:
+            testbed.record.outputs.FolderError: The path holds something else.
             testbed.record.schema.TableError: The file cannot be written, or has another suffix.
         """
-        write_columns(path, ranking_columns(self.diagnoses, self.numbered))
+        write_columns(path, ranking_columns(self.diagnoses, self.numbered), RANKING)
 
 
 def localize(
@@ -163,27 +170,49 @@ def export(
 
     Raises:
         testbed.record.run.RunError: ``run`` is no complete run, or ``folder`` cannot be written.
-        testbed.record.atomic.FolderError: Another command is at work in ``folder``.
+        testbed.record.outputs.FolderError: Another command is at work in ``folder``, or it holds
+            something else.
         testbed.record.schema.TableError: A file cannot be written.
     """
-    telemetry = read_telemetry(RunDirectory(run, trust=trust))
     try:
+        need_folder(folder, _exported, "export", "folder")
+        telemetry = read_telemetry(RunDirectory(run, trust=trust))
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise RunError(f"cannot write {folder}: {error.strerror}") from None
-    paths = folder / f"fabric{suffix}", folder / ("parts" if parts else f"observations{suffix}")
+    names = f"fabric{suffix}", ("parts" if parts else f"observations{suffix}")
     with held(folder, folder):
-        for path in paths:
-            if path.exists():
+        for left in folder.glob(f"{_PARTIAL}*"):  # of one that was killed
+            shutil.rmtree(left, ignore_errors=True)
+        there = {path.name for path in folder.iterdir()}
+        if there - {names[0]}:  # else an export was killed before its second file was there
+            for path in (folder / name for name in names if name in there):
                 raise RunError(f"{path} exists already: choose another folder or remove it")
-        try:
-            write_fabric(paths[0], telemetry.topology)
-            if parts:
-                write_parts(paths[1], telemetry.need("segments", "canary export --parts"))
-            else:
-                write_observations(paths[1], telemetry)
-        except BaseException:  # leave neither file if one is missing
-            paths[0].unlink(missing_ok=True)
-            shutil.rmtree(paths[1]) if paths[1].is_dir() else paths[1].unlink(missing_ok=True)
-            raise
-    return paths
+        with tempfile.TemporaryDirectory(dir=folder, prefix=_PARTIAL) as work:
+            fabric, observations = (Path(work) / name for name in names)
+            try:
+                write_fabric(fabric, telemetry.topology)
+                if parts:
+                    write_parts(observations, telemetry.need("segments", "canary export --parts"))
+                else:
+                    write_observations(observations, telemetry)
+            except TableError as error:  # its reader knows only the folder
+                raise TableError(str(error).replace(f"{work}/", f"{folder}/")) from None
+            for path in (fabric, observations):  # both are complete
+                path.rename(folder / path.name)
+    return folder / names[0], folder / names[1]
+
+
+_PARTIAL = ".partial-"
+
+
+def _exported(folder: Path) -> bool:
+    """Return True if a folder holds nothing but what `export` writes, its fabric among it."""
+    known = {f"{name}.{end}" for name in ("fabric", "observations") for end in ("parquet", "csv")}
+    there = {path.name for path in folder.iterdir() if not path.name.startswith(_PARTIAL)}
+    fabrics = there & {"fabric.parquet", "fabric.csv"}
+    try:
+        own = all(read_file(folder / name, FABRIC) is not None for name in fabrics)
+    except TableError:
+        return False
+    return own and bool(fabrics or not there) and there <= known | {"parts"}

@@ -62,7 +62,7 @@ def export_lab(
     ] = "",
     out: Annotated[
         Path | None,
-        typer.Option(help="Folder of the lab, which must not exist. [default: <scenario>-lab]"),
+        typer.Option(help="Folder of the lab, absent or empty. [default: <scenario>-lab]"),
     ] = None,
 ) -> None:
     """Write a scenario's network as a containerlab lab.

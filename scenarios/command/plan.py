@@ -22,7 +22,7 @@ from testbed.probes.probe_matrix import (
     probe_matrix,
     standard_matrix,
 )
-from testbed.record.files import write_columns
+from testbed.record.files import columns_kind, write_columns
 
 _PATIENCE = 1e9  # links to visit, about a minute; a slower way than that is not tried
 
@@ -33,6 +33,8 @@ WAYS = (
     ("+ symmetry", Speedups()),
 )
 """Section 4.3's speed-ups, each added to those above it, as in the paper's comparison."""
+
+PLAN = columns_kind("plan of probes", "paths.parquet", ("from", "turn", "to", "path"))
 
 
 @dataclass(frozen=True)
@@ -91,6 +93,7 @@ def write_plan(matrix: ProbeMatrix, path: Path) -> None:
     turns and ends, and the ids of its links.
 
     Raises:
+        testbed.record.outputs.FolderError: The path holds something else.
         testbed.record.schema.TableError: The file cannot be written.
     """
     names = matrix.fabric.switch_names
@@ -102,7 +105,7 @@ def write_plan(matrix: ProbeMatrix, path: Path) -> None:
             ("to", matrix.dst_tor),
         )
     }
-    write_columns(path, {**columns, "path": matrix.paths})
+    write_columns(path, {**columns, "path": matrix.paths}, PLAN)
 
 
 def render_plan(matrix: ProbeMatrix, timings: list[Timing], console: Console) -> None:

@@ -63,10 +63,12 @@ def reproduce(
 
     console = wide_console()
     if results is not None:
-        from scenarios.papers.results import write_results
+        from scenarios.papers.results import RESULTS, write_results
+        from testbed.record.outputs import in_words, need_place
 
+        replaces = need_place(results, RESULTS, "RESULTS=")
         write_results(results, out)
-        console.print(line(f"written: {results}"), soft_wrap=True)
+        console.print(line(f"written: {in_words(results, replaces)}"), soft_wrap=True)
         return
     if fig is None:
         console.print(experiment_table(out))
@@ -79,11 +81,12 @@ def reproduce(
 
 def _run(experiments: Sequence[Experiment], effort: Effort, out: Path, cluster: str | None) -> None:
     """Run experiments one after the other; the failed ones are reported at the end."""
+    from scenarios.papers.reproduce import need_out, write_overview
     from scenarios.papers.reproduce import reproduce as run
-    from scenarios.papers.reproduce import write_overview
     from scenarios.papers.tables import verdict_table
     from testbed.record.run import RunError
 
+    need_out(out)
     console, failed = wide_console(), []
     with progress_bar() as progress:
         for experiment in experiments:

@@ -90,9 +90,10 @@ def choose_backend(switches: int, wants_root: bool) -> Choice:
 
 def pick_backend(
     backend: str, switches: Callable[[], int], sudo: bool, from_environment: Mapping[str, str]
-) -> str:
-    """Return the backend of a run, with ``auto`` resolved. If root is needed and allowed through
-    sudo, this program is executed again by sudo, and the call does not return.
+) -> tuple[str, str]:
+    """Return the backend of a run, with ``auto`` resolved, and a line to print about the choice,
+    which may be empty. If root is needed and allowed through sudo, this program is executed again
+    by sudo, and the call does not return.
 
     Args:
         backend: The setting.
@@ -109,9 +110,7 @@ def pick_backend(
         backend, reason = choice.backend, choice.reason
     if sudo and not has_root and backend in REAL_TIME:
         go_through_sudo(from_environment)
-    if reason:
-        print(f"BACKEND=auto takes {backend}: {reason}", flush=True)
-    return backend
+    return backend, reason and f"BACKEND=auto takes {backend}: {reason}"
 
 
 def need_backend(backend: str, tcp: bool) -> None:

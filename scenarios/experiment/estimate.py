@@ -32,7 +32,6 @@ import numpy.typing as npt
 from analysis.methods.flock.search import MANY_PAIRS, MANY_TRIED
 from scenarios.experiment.settings import REAL_TIME, Backend, SettingsError
 from testbed.arrays import BoolArray
-from testbed.compiled import all_to_compile
 from testbed.fabric.clos import Fabric
 from testbed.record.measurements import FLOW_RECORDS
 from testbed.traffic.demand import Demand, arrivals
@@ -145,10 +144,7 @@ def need_memory(expected: Estimate, available: int | None = None) -> None:
 
 
 def announce(expected: Estimate) -> None:
-    """Print the estimate on standard error if the run takes longer than `LONG_S`, and a note if
-    functions must be compiled first."""
-    if all_to_compile():
-        print("first use: compiling takes about a minute, once", file=sys.stderr)
+    """Print the estimate on standard error if the run takes longer than `LONG_S`."""
     if expected.seconds > LONG_S:
         print(expected, file=sys.stderr)
 

@@ -32,7 +32,6 @@ from scenarios.experiment.request import Scenario
 from scenarios.experiment.settings import Settings
 from scenarios.experiment.without_packets import simulate
 from scenarios.process.signals import signals_blocked
-from testbed.compiled import all_to_compile
 from testbed.dataplane import source_digests
 from testbed.fabric.names import command, some_of
 from testbed.fabric.packet_fabric import PacketFabric
@@ -43,7 +42,7 @@ from testbed.record.files import free_buffers
 from testbed.record.run import RunDirectory, RunWriter, segment_columns
 from testbed.record.run_tables import registers
 from testbed.record.truth import failed_devices, links_with_matches
-from testbed.traffic.demand import make_traffic
+from testbed.traffic.demand import make_traffic, traffic_file
 from testbed.traffic.flows import Traffic
 
 
@@ -74,6 +73,21 @@ def _abandon(writer: RunWriter | None) -> None:
     if writer is not None:
         with signals_blocked():
             writer.abandon()
+
+
+def check_inputs(scenario: Scenario, settings: Settings) -> None:
+    """Check what a run is made of before anything is measured or brought up for it.
+
+    Raises:
+        ValueError: The machine cannot run this backend, or the fabric, the traffic or the faults
+            are wrong (one line).
+    """
+    need_backend(settings.backend, settings.tcp > 0)
+    layout = layout_of(settings)
+    scenario.faults(layout.fabric, settings)
+    path = traffic_file(settings.traffic)
+    if path is not None and not path.exists() and isinstance(layout.fabric, PacketFabric):
+        make_traffic(layout.demand, layout.fabric)  # raises the error of the run
 
 
 def run_experiment(
@@ -240,12 +254,11 @@ def _diagnose(
         counts = telemetry.segments
         writer.table("segments", segment_columns(counts.sent, counts.lost))
     done = 0
-    doing = "first use, compiling" if all_to_compile() else "diagnosis"
 
     def report_progress(method: str) -> None:
         """Report that the next method, ``method``, begins."""
         nonlocal done
-        progress(f"{doing}: {method}", done / len(methods))
+        progress(f"diagnosis: {method}", done / len(methods))
         done += 1
 
     diagnoses: dict[str, Diagnosis] = {}
@@ -356,7 +369,7 @@ def run_config(name: str, settings: Settings) -> dict[str, Any]:
     """Return the content of ``config.json``: settings, scenario, and versions of the software."""
     config = settings.as_dict() | {"scenario": Path(name).stem}
     del config["threads"]  # it changes no result: equal runs have equal records
-    packages = ("canary-testbed", "numpy", "numba", "pyarrow")
+    packages = ("canary-testbed", "numpy", "pyarrow")
     config["versions"] = {"python": platform.python_version()}
     config["versions"] |= {package: version(package) for package in packages}
     config["p4_sources_sha256"] = source_digests()

@@ -40,7 +40,7 @@ from testbed.fabric.topologies import make_packet_fabric
 from testbed.faults.plan import FaultPlan
 from testbed.network.mininet import MininetNetwork
 from testbed.network.network import NetworkError
-from testbed.network.packet_sockets import PacketDump
+from testbed.network.packet_sockets import CAPTURE_HEAD, PacketDump
 from testbed.network.virtual import LinkModel
 from testbed.traffic.demand import make_traffic
 from testbed.traffic.iperf import need_iperf
@@ -251,7 +251,11 @@ class Prompt(CLI):
             raise UsageError(f"it is already captured to {self._dumps[link].path}")
         path = Path(words[2] if len(words) == 3 else f"{words[0]}-{words[1]}.pcap")
         try:
-            self._dumps[link] = PacketDump(*self._network.egress(link), path, create_file(path))
+            self._dumps[link] = PacketDump(
+                *self._network.egress(link), path, create_file(path, CAPTURE_HEAD)
+            )
+        except FileExistsError:
+            raise UsageError(f"{path} exists and is no capture of ours: name another") from None
         except OSError as error:
             raise UsageError(f"cannot write {path}: {error.strerror}") from None
         print(f"capturing to {path}: capture without arguments ends it")

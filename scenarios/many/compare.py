@@ -45,6 +45,7 @@ from testbed.fabric.paths import Paths, pointers
 from testbed.fabric.topologies import make_packet_fabric
 from testbed.faults.specification import fault_file
 from testbed.record.atomic import atomic_write
+from testbed.record.bounded import read_json
 from testbed.record.files import read_columns, write_columns
 from testbed.record.json_files import document_text
 from testbed.record.messages import first_problem
@@ -121,7 +122,7 @@ def compare(
         )
     capture = _account(settings, seeds[0], progress)
     key = _key(name, settings, methods, parameters)
-    with hold_folder(folder, SETTINGS_FILE, "comparison") as file:
+    with hold_folder(folder, SETTINGS_FILE, "comparison", _is_key) as file:
         document_text(file, key)  # checks that the key has the declared form
         if not is_of(file, key):
             raise RunError(f"{folder} holds a comparison of other settings or code: choose another")
@@ -375,6 +376,11 @@ class _Key(BaseModel):
     parameters: dict[str, _Parameters]
 
 
+def _is_key(content: Mapping[str, Any]) -> bool:
+    """Return True if this is the content of the file `SETTINGS_FILE` of some comparison."""
+    return {"scenario", "backend", "methods", "code_sha256"} <= content.keys()
+
+
 def is_comparison(folder: Path) -> bool:
     """Return True if a folder holds a comparison."""
     return (folder / SETTINGS_FILE).is_file()
@@ -394,7 +400,7 @@ def read_comparison(folder: Path) -> Compared:
     _check_rows(results, rows, "canary compare", "the same command writes it again")
     file = folder / SETTINGS_FILE
     try:
-        key = json.loads(file.read_bytes())
+        key = read_json(file)
         _Key.model_validate(key)
         Settings(**{s.name: key[s.name] for s in described() if s.name in key})
     except ValidationError as error:
@@ -402,6 +408,6 @@ def read_comparison(folder: Path) -> Compared:
         where = ".".join(str(part) for part in place)
         problem = shortened(plain(f"{where}: {reason}"))
         raise RunError(f"{file} is damaged: {problem}: make the comparison again") from None
-    except (OSError, ValueError, RecursionError):
+    except (OSError, ValueError):
         raise RunError(f"{file} is damaged: make the comparison again") from None
     return Compared(folder, rows, key)

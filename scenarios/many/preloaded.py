@@ -8,13 +8,10 @@ from importlib import import_module
 
 
 def _load() -> None:
-    """Import the modules, and what pyarrow and Numba load only when they are first used."""
+    """Import the modules, and what pyarrow loads only when it is first used."""
     gc.disable()  # until all is there: it would look at these objects again and again
     import_module("scenarios.many.compare")
     import_module("testbed.record.files").prepare_to_write()
-    target = import_module("numba.core.registry").cpu_target
-    target.typing_context.refresh()
-    target.target_context.refresh()
     gc.freeze()  # a copy need not look at them either
     gc.enable()
 

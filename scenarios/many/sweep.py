@@ -8,7 +8,6 @@ module runs them in turn and reads them together.
 from __future__ import annotations
 
 import hashlib
-import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -20,6 +19,7 @@ from scenarios.experiment.settings import Settings, SettingsError, described
 from scenarios.many.compare import Compared, default_folder, is_comparison, read_comparison
 from scenarios.many.work import hold_folder, is_of
 from testbed.fabric.names import nearest
+from testbed.record.bounded import read_json
 from testbed.record.run import RunError
 
 SWEEP_FILE = "sweep.json"
@@ -95,7 +95,12 @@ def run_sweep(
         RunError: ``folder`` holds something else, or another command uses it.
     """
     failures: dict[tuple[str, int], str] = {}
-    with hold_folder(folder, SWEEP_FILE, "sweep") as file:
+
+    def is_key(content: Mapping[str, Any]) -> bool:
+        """Return True if this is the content of the file `SWEEP_FILE` of some sweep."""
+        return list(content) == ["setting"] and isinstance(content["setting"], str)
+
+    with hold_folder(folder, SWEEP_FILE, "sweep", is_key) as file:
         if not is_of(file, {"setting": setting}):
             raise RunError(f"{folder} holds a sweep of another setting: choose another")
         for number, value in enumerate(values):
@@ -125,7 +130,7 @@ def read_sweep(folder: Path) -> Sweep:
     begun = [path for path in sorted(folder.iterdir()) if path.is_dir() and is_comparison(path)]
     parts = [read_comparison(path) for path in begun if (path / "results.parquet").is_file()]
     try:
-        setting = json.loads((folder / SWEEP_FILE).read_text())["setting"]
+        setting = read_json(folder / SWEEP_FILE)["setting"]
     except (ValueError, KeyError, TypeError, OSError):
         raise RunError(f"{folder / SWEEP_FILE} is damaged: make the sweep again") from None
     if not parts or any(setting not in part.key for part in parts):

@@ -36,6 +36,7 @@ from scenarios.experiment.observer import Progress
 from scenarios.process.signals import SIGNALS, raise_on_signals, signals_blocked
 from testbed.errors import UserError
 from testbed.record.atomic import FolderError, at_work, atomic_write, held, need_no_links
+from testbed.record.outputs import need_folder
 from testbed.record.run import RunError
 
 if TYPE_CHECKING:
@@ -99,12 +100,16 @@ class Workers(Protocol):
 
 
 @contextmanager
-def hold_folder(folder: Path, mark: str, what: str) -> Iterator[Path]:
+def hold_folder(
+    folder: Path, mark: str, what: str, is_key: Callable[[Mapping[str, Any]], bool]
+) -> Iterator[Path]:
     """Make a folder, or use an existing one, and keep other commands out of it during the block.
 
     Args:
         mark: Name of the file that holds the folder's key, see `is_of`; empty in a new folder.
         what: What such a folder holds, for messages, such as "comparison".
+        is_key: Returns True if an object may be the key of such a folder; a file of the name
+            ``mark`` alone does not make a folder one of this program.
 
     Yields:
         The path of the file ``mark``.
@@ -114,15 +119,25 @@ def hold_folder(folder: Path, mark: str, what: str) -> Iterator[Path]:
             be written.
     """
     file = folder / mark
-    if folder.is_symlink():
-        raise RunError(f"{folder} is a symbolic link: give the folder that it leads to")
+
+    def own(folder: Path) -> bool:
+        """Return True if the folder has a key, or was made by a command that ended at once."""
+        if file.is_symlink():  # `need_no_links` says so
+            return True
+        try:
+            text = file.read_bytes() if file.is_file() else None
+            content = json.loads(text) if text else None
+        except (ValueError, RecursionError):
+            raise RunError(f"{file} is damaged: remove {folder}, or choose another") from None
+        if isinstance(content, dict):
+            return is_key(content)
+        return text == b"" and os.listdir(folder) == [mark]
+
     try:
         if at_work(folder):
             raise RunError(f"another command writes to {folder}: wait for it")
+        need_folder(folder, own, what)
         folder.mkdir(parents=True, exist_ok=True)
-        there = os.listdir(folder)
-        if there and mark not in there:
-            raise RunError(f"{folder} exists and is no {what}: choose another")
         need_no_links(folder)
         file.touch()
     except FolderError as error:
@@ -142,13 +157,30 @@ def is_of(file: Path, key: Mapping[str, Any]) -> bool:
     try:
         text = file.read_text()
         if not text:
-            file.write_text(json.dumps(key, indent=2) + "\n")
+            write_key(file, key)
             return True
         return json.loads(text) == json.loads(json.dumps(key))
     except OSError as error:
         raise RunError(f"cannot write {file.parent}: {error.strerror}") from None
     except (ValueError, RecursionError):
         raise RunError(f"{file} is damaged: remove {file.parent}") from None
+
+
+def write_key(file: Path, key: Mapping[str, Any]) -> None:
+    """Write the key of a folder into its file, which stays the one that this process has locked.
+
+    It is written at once, and spaces replace the rest of a longer one: whenever the process is
+    killed, the file is empty or readable JSON.
+
+    Raises:
+        OSError: It cannot be written.
+    """
+    text = (json.dumps(key, indent=2) + "\n").encode()
+    descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
+    try:
+        os.pwrite(descriptor, text.ljust(os.fstat(descriptor).st_size), 0)
+    finally:
+        os.close(descriptor)
 
 
 def complete(

@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
+from typing import NamedTuple
 
 import numpy as np
 
@@ -26,11 +27,13 @@ from analysis.methods.base import Diagnosis, Localizer, decide
 from analysis.solvers.parts import in_parts
 from analysis.telemetry.telemetry import Probes, Telemetry
 from scenarios.papers.experiment import Row, label
-from testbed.arrays import IntArray
-from testbed.compiled import njit
+from testbed.arrays import IntArray, LongArray
 from testbed.fabric.clos import Fabric
 from testbed.fabric.fat_tree import FatTree
 from testbed.fabric.paths import Paths
+from testbed.kernels import Kernels
+
+_KERNELS = Kernels.beside(__file__)
 
 PATH_PACKETS = 100
 DEVICES = 10
@@ -204,7 +207,9 @@ def _plan(fabric: Fabric, *, every_hop: bool) -> ProbingPlan:
     ptr = np.searchsorted(fabric.link_src[::2][up], np.arange(fabric.n_switches + 1))
     upper = fabric.link_dst[::2][up]
     order = np.argsort(-fabric.tier, kind="stable")
-    here, steps = _ways(order, ptr, upper, every_hop)
+    uplinks = _Uplinks(fabric.n_switches, fabric.n_tors, ptr, up, upper)
+    here, steps = np.zeros((2, len(order)), np.int64)
+    _KERNELS.count_ways(uplinks=uplinks, order=order, every_hop=every_hop, ways=here, steps=steps)
     first = np.concatenate(([0], np.cumsum(here[: fabric.n_tors])))
     entry = np.concatenate(([0], np.cumsum(2 * steps[: fabric.n_tors])))
     origin = np.repeat(np.arange(fabric.n_tors, dtype=np.int32), here[: fabric.n_tors])
@@ -212,59 +217,31 @@ def _plan(fabric: Fabric, *, every_hop: bool) -> ProbingPlan:
     path_ptr = np.zeros(first[-1] + 1, np.int64)
     links = np.empty(entry[-1], np.int32)
     tiers = int(fabric.tier.max(initial=0)) + 1
-    in_parts(
-        len(bounce), _climb, ptr, up, upper, tiers, every_hop, first, entry, bounce, path_ptr, links
-    )
+
+    def climb(part: int, parts: int) -> None:
+        """Write the paths of this part's origins."""
+        _KERNELS.climb(
+            part=part,
+            parts=parts,
+            uplinks=uplinks,
+            every_hop=every_hop,
+            first=first,
+            entry=entry,
+            taken=np.empty(tiers, np.int64),
+            bounce=bounce,
+            path_ptr=path_ptr,
+            links=links,
+        )
+
+    in_parts(len(bounce), climb)
     return ProbingPlan(origin, bounce, Paths(path_ptr, links))
 
 
-@njit
-def _ways(order, ptr, upper, every_hop):
-    """Count the upward paths of at least one link from each switch, and the links of all of them.
+class _Uplinks(NamedTuple):
+    """The uplinks of every switch, in the form that kernels read; see `netbouncer_network.c`."""
 
-    ``order`` lists the switches from the top down. Uplink u of switch s, ptr[s] <= u < ptr[s + 1],
-    leads to switch upper[u].
-    """
-    ways, steps = np.zeros(len(order), np.int64), np.zeros(len(order), np.int64)
-    for s in order:
-        for u in range(ptr[s], ptr[s + 1]):
-            above = upper[u]
-            bounces = 1 if every_hop or ptr[above] == ptr[above + 1] else 0
-            ways[s] += ways[above] + bounces
-            steps[s] += steps[above] + ways[above] + bounces
-    return ways, steps
-
-
-@njit
-def _climb(part, parts, ptr, up, upper, tiers, every_hop, first, entry, bounce, path_ptr, links):
-    """Write the upward paths of this part's origins, depth first."""
-    n = len(first) - 1
-    taken = np.empty(tiers, np.int64)  # the uplink taken at each height
-    for origin in range(n * part // parts, n * (part + 1) // parts):
-        path, at = first[origin], entry[origin]
-        if ptr[origin] == ptr[origin + 1]:
-            continue
-        height = 0
-        taken[0] = ptr[origin]
-        while height >= 0:
-            above = upper[taken[height]]
-            top = ptr[above] == ptr[above + 1]
-            if every_hop or top:
-                bounce[path] = above
-                for h in range(height + 1):
-                    link = 2 * up[taken[h]]
-                    links[at + h] = link
-                    links[at + 2 * height + 1 - h] = link + 1
-                at += 2 * height + 2
-                path += 1
-                path_ptr[path] = at
-            if not top:
-                height += 1
-                taken[height] = ptr[above]
-                continue
-            while height >= 0:  # the next uplink, of this switch or of one below it
-                below = origin if height == 0 else upper[taken[height - 1]]
-                taken[height] += 1
-                if taken[height] < ptr[below + 1]:
-                    break
-                height -= 1
+    n_switches: int
+    n_origins: int
+    ptr: LongArray
+    up: IntArray
+    upper: IntArray

@@ -13,21 +13,23 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from analysis.pages.template import write_page
+from analysis.pages.template import PAGE_KIND, write_page
 from scenarios.experiment.estimate import available_bytes
 from scenarios.experiment.observer import Progress
 from scenarios.many.cluster import workers_of
 from scenarios.many.compare import code_digest
-from scenarios.many.work import Outcome, Workers, complete, hold_folder, is_of
+from scenarios.many.work import Outcome, Workers, complete, hold_folder, is_of, write_key
 from scenarios.papers.experiment import Effort, Experiment, Row
 from scenarios.papers.pages import Reproduction, experiment_page, overview_page
 from scenarios.papers.plot import draw
 from scenarios.papers.registry import EXPERIMENTS
 from scenarios.papers.tables import markdown
 from scenarios.papers.verdicts import Line, figures_of, verdicts
-from testbed.record.atomic import atomic_write
+from testbed.record.atomic import FolderError, atomic_write
+from testbed.record.bounded import read_json
 from testbed.record.files import read_columns, write_columns
 from testbed.record.manifest import PAGE
+from testbed.record.outputs import need_folder, need_place
 from testbed.record.run import RunError
 from testbed.record.schema import TableError
 
@@ -65,16 +67,35 @@ def reproduce(
     """
     folder = out / experiment.name
     key = _key(experiment, effort)
-    with hold_folder(folder, MARK, "reproduction") as file:
+    with hold_folder(folder, MARK, "reproduction", _is_key) as file:
         if not is_of(file, key):
             shutil.rmtree(folder / PARTS, ignore_errors=True)
-            file.write_text(json.dumps(key, indent=2) + "\n")
+            write_key(file, key)
         if not (folder / PARTS).exists():
             (folder / PARTS).mkdir()
             (folder / PARTS / COMMIT).write_text(_commit())
         rows = _run(experiment, effort, folder / PARTS, progress, cluster, workers)
         write_columns(folder / "results.parquet", rows)
         return _show(experiment, rows, folder)
+
+
+def _is_key(content: Mapping[str, Any]) -> bool:
+    """Return True if this is the content of the file `MARK` of some experiment; see `_key`."""
+    return {"experiment", "paper", "setting", "small", "code_sha256"} <= content.keys()
+
+
+def need_out(out: Path) -> None:
+    """Check, before anything is computed, that experiments may be written into ``out``.
+
+    Other things may be in it: each experiment has a folder of its own, which `reproduce` checks.
+
+    Raises:
+        FolderError: It is a link or no folder, or has a page that is not ours (one line).
+        OSError: It cannot be read.
+    """
+    need_folder(out, lambda folder: True, option="OUT")
+    if out.is_dir():
+        need_place(out / PAGE, PAGE_KIND, "")
 
 
 def _commit() -> str:
@@ -142,7 +163,7 @@ def _run(
 
 def _note_seconds(file: Path, name: str, outcome: Outcome) -> None:
     """Add the processor seconds of a part to the file that has those of the other parts."""
-    seconds = json.loads(file.read_text()) if file.exists() else {}
+    seconds = read_json(file) if file.exists() else {}
     seconds[name] = round(outcome.seconds, 3)
     with atomic_write(file) as new:
         new.write_text(json.dumps(seconds))
@@ -184,8 +205,8 @@ def read_reproduction(experiment: Experiment, out: Path = OUT) -> Reproduction |
 def _reproduction(experiment: Experiment, rows: Mapping[str, Any], folder: Path) -> Reproduction:
     """Return an experiment's rows compared with the paper, and what else its folder has."""
     ours = figures_of(rows)
-    setting = json.loads((folder / MARK).read_text())
-    seconds = json.loads((folder / PARTS / TOOK).read_text())
+    setting = read_json(folder / MARK)
+    seconds = read_json(folder / PARTS / TOOK)
     commit = folder / PARTS / COMMIT
     return Reproduction(
         experiment,
@@ -222,11 +243,14 @@ def page_again(folder: Path) -> Path:
 
     Raises:
         RunError: The files of the experiment are damaged (one line).
+        FolderError: Its page is not ours.
     """
     try:
-        experiment = EXPERIMENTS[json.loads((folder / MARK).read_text())["experiment"]]
+        experiment = EXPERIMENTS[read_json(folder / MARK)["experiment"]]
         rows = read_columns(folder / "results.parquet")
         _show(experiment, rows, folder)
+    except FolderError:
+        raise
     except (KeyError, TypeError, OSError, ValueError):
         raise RunError(f"{folder} is damaged or unfinished: run it again") from None
     return folder / PAGE

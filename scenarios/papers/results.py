@@ -14,7 +14,9 @@ from scenarios.papers.pages import Reproduction
 from scenarios.papers.registry import EXPERIMENTS, LEFT_OUT
 from scenarios.papers.reproduce import OUT, read_reproduction, was_run
 from scenarios.papers.tables import cells, new_table
-from testbed.record.atomic import atomic_write
+from testbed.errors import UserError
+from testbed.record.atomic import output_file
+from testbed.record.outputs import Kind
 
 
 def experiment_table(out: Path) -> Table:
@@ -30,19 +32,48 @@ def experiment_table(out: Path) -> Table:
     return table
 
 
+def _has_results(path: Path) -> bool:
+    """Return True if a file was written by `write_results`."""
+    if path.stat().st_size > _MOST_BYTES:
+        return False
+    try:
+        content = json.loads(path.read_bytes())
+    except (OSError, ValueError, RecursionError):
+        return False
+    return (
+        isinstance(content, dict)
+        and bool(content)
+        and all(
+            name in EXPERIMENTS and isinstance(entry, dict) and entry.keys() == _ENTRY
+            for name, entry in content.items()
+        )
+    )
+
+
+_ENTRY = {"draws", "seconds", "code", "trace", "reasons", "lines"}
+_MOST_BYTES = 2**26
+RESULTS = Kind("file of results", "results.json", _has_results)
+
+
 def write_results(path: Path, out: Path = OUT) -> None:
     """Write the results of the experiments that were run in ``out`` as JSON, for the documentation.
 
     By experiment it has the number of draws, the seconds of one processor, the code's commit and
     hash, the capture if one was given, and a line for each value that the paper prints: the cells
     of `scenarios.papers.tables.HEAD`, with the number of its reason in ``reasons`` (-1: none).
+
+    Raises:
+        UserError: No experiment was run to its end in ``out``, or the file holds something else.
+        OSError: The file cannot be written.
     """
     results = {}
     for name, experiment in EXPERIMENTS.items():
         reproduction = read_reproduction(experiment, out)
         if reproduction is not None:
             results[name] = _results(reproduction)
-    with atomic_write(path) as new:
+    if not results:
+        raise UserError(f"{out} has no results to write: run make reproduce FIG=quick first")
+    with output_file(path, RESULTS, "RESULTS=") as new:
         new.write_text(json.dumps(results, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
 
 

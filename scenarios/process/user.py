@@ -3,9 +3,12 @@
 
 from __future__ import annotations
 
+import errno
+import inspect
 import os
 import pwd
 import socket
+import stat
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -15,8 +18,13 @@ from typing import Any, BinaryIO
 
 from testbed.errors import UserError
 
-_THEIRS = ("XDG_CACHE_HOME", "XDG_RUNTIME_DIR", "NUMBA_CACHE_DIR", "PYTHONPATH", "TMPDIR")
-"""Variables that name folders in which a user could place code or replace files."""
+_THEIRS = (
+    *("XDG_CACHE_HOME", "XDG_RUNTIME_DIR", "TMPDIR"),
+    *("PYTHONPATH", "PYTHONHOME", "PYTHONSTARTUP", "PYTHONUSERBASE"),
+    *("CC", "CPATH", "C_INCLUDE_PATH", "COMPILER_PATH", "GCC_EXEC_PREFIX", "LIBRARY_PATH"),
+    *("LD_AUDIT", "LD_LIBRARY_PATH", "LD_PRELOAD", "BASH_ENV", "ENV"),
+)
+"""Variables that name programs, or folders in which a user could place code or replace files."""
 
 
 @dataclass(frozen=True)
@@ -70,20 +78,42 @@ def be_root_alone() -> None:
     sys.dont_write_bytecode = True
 
 
-def create_file(path: Path) -> BinaryIO:
-    """Open a file for writing with the rights of the user who called sudo, and return it; an old
-    file is replaced.
+def open_output(path: str, head: bytes) -> int:
+    """Open a file for writing, empty, and return its descriptor.
+
+    Only a file that begins with ``head``, and so is of the kind that will be written, is emptied.
 
     Raises:
-        OSError: The user cannot write the file.
+        OSError: It cannot be opened; EEXIST: it is no regular file, or of another kind.
+    """
+    flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    try:
+        descriptor = os.open(path, flags, 0o666)
+        regular = stat.S_ISREG(os.fstat(descriptor).st_mode)
+        if regular and os.pread(descriptor, len(head), 0) in (b"", head):
+            os.ftruncate(descriptor, 0)
+            return descriptor
+        os.close(descriptor)
+    except OSError as error:
+        if error.errno not in (errno.ELOOP, errno.ENXIO):  # a link; a pipe or socket
+            raise
+    raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), path)
+
+
+def create_file(path: Path, head: bytes) -> BinaryIO:
+    """Open a file for writing, empty, with the rights of the user who called sudo, and return it.
+
+    Raises:
+        OSError: The user cannot write the file; EEXIST: it exists, and does not begin with
+            ``head`` as files of its kind do, see `open_output`.
     """
     user = sudo_user()
     if user is None:
-        return path.open("wb")
+        return os.fdopen(open_output(str(path), head), "wb")
     here, there = socket.socketpair()
     with here, there:
         opened = subprocess.run(
-            [sys.executable, "-I", "-B", "-c", _CREATE, str(path), str(there.fileno())],
+            [sys.executable, "-I", "-B", "-c", _CREATE, str(path), str(there.fileno()), head.hex()],
             pass_fds=(there.fileno(),),
             check=False,
             **user.started_as(),
@@ -94,11 +124,13 @@ def create_file(path: Path) -> BinaryIO:
     return os.fdopen(descriptor, "wb")
 
 
-_CREATE = """
-import socket, sys
+_CREATE = f"""
+import errno, os, socket, stat, sys
+{inspect.getsource(open_output)}
 try:
-    with open(sys.argv[1], "wb") as file, socket.socket(fileno=int(sys.argv[2])) as there:
-        socket.send_fds(there, [b"."], [file.fileno()])
+    file = open_output(sys.argv[1], bytes.fromhex(sys.argv[3]))
+    with socket.socket(fileno=int(sys.argv[2])) as there:
+        socket.send_fds(there, [b"."], [file])
 except OSError as error:
     sys.exit(error.errno)
 """

@@ -9,13 +9,16 @@ the same switch, those of the least total length; sorted by their end, they are 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from testbed.arrays import IntArray, LongArray
-from testbed.compiled import njit
 from testbed.fabric.paths import Paths, PathSets, pointers
+from testbed.kernels import Kernels
+
+_KERNELS = Kernels.beside(__file__)
 
 
 @dataclass(frozen=True)
@@ -89,10 +92,8 @@ class Climbs:
 
         The arguments are positions among the starts, int32[N] each.
         """
-        width = np.zeros(len(src_tor), np.int64)
-        hops = np.zeros(len(src_tor), np.int64)
-        _count(src_tor, dst_tor, self.ptr, self.end, self.links.ptr, width, hops)
-        return width
+        src_tor, dst_tor = (np.ascontiguousarray(tor, np.int32) for tor in (src_tor, dst_tor))
+        return self._count(src_tor, dst_tor)[0]
 
     def path_sets(self, src_tor: IntArray, dst_tor: IntArray) -> PathSets:
         """Return the set of equal-cost paths of each pair of starts, N sets.
@@ -100,64 +101,35 @@ class Climbs:
         The arguments are positions among the starts, int32[N] each; see
         `testbed.fabric.clos.Fabric.path_sets`.
         """
-        width = np.zeros(len(src_tor), np.int64)
-        hops = np.zeros(len(src_tor), np.int64)
-        _count(src_tor, dst_tor, self.ptr, self.end, self.links.ptr, width, hops)
+        src_tor, dst_tor = (np.ascontiguousarray(tor, np.int32) for tor in (src_tor, dst_tor))
+        width, hops = self._count(src_tor, dst_tor)
         ptr, path_ptr = pointers(width), pointers(np.repeat(hops, width))
         links = np.empty(int(path_ptr[-1]), np.int32)
-        _fill(
-            src_tor, dst_tor, self.ptr, self.end, self.links.ptr, self.links.links, hops,
-            path_ptr[ptr[:-1]], links,
-        )  # fmt: skip
+        _KERNELS.fill(
+            climbs=self._arrays,
+            src=src_tor,
+            dst=dst_tor,
+            hops=hops,
+            start=path_ptr[ptr[:-1]],
+            out=links,
+        )
         return PathSets(ptr, Paths(path_ptr, links))
 
+    def _count(self, src_tor: IntArray, dst_tor: IntArray) -> tuple[LongArray, LongArray]:
+        """Return the number of equal-cost paths of each pair and their length, int64[N] each."""
+        width, hops = np.zeros((2, len(src_tor)), np.int64)
+        _KERNELS.count(climbs=self._arrays, src=src_tor, dst=dst_tor, width=width, hops=hops)
+        return width, hops
 
-@njit
-def _count(src, dst, ptr, end, link_ptr, width, hops):
-    """Write the number and the length in links of each pair's shortest paths; 0 if it has none."""
-    for pair in range(len(src)):
-        best, found = np.iinfo(np.int64).max, 0
-        a, b = ptr[src[pair]], ptr[dst[pair]]
-        while a < ptr[src[pair] + 1] and b < ptr[dst[pair] + 1]:
-            if end[a] < end[b]:
-                a += 1
-            elif end[a] > end[b]:
-                b += 1
-            else:
-                other = b
-                while other < ptr[dst[pair] + 1] and end[other] == end[a]:
-                    total = link_ptr[a + 1] - link_ptr[a] + link_ptr[other + 1] - link_ptr[other]
-                    if total < best:
-                        best, found = total, 0
-                    if total == best:
-                        found += 1
-                    other += 1
-                a += 1
-        width[pair] = found
-        hops[pair] = best if found else 0
+    @property
+    def _arrays(self) -> _Arrays:
+        return _Arrays(self.ptr, self.end, self.links.ptr, self.links.links)
 
 
-@njit
-def _fill(src, dst, ptr, end, link_ptr, link, hops, start, out):
-    """Write each pair's paths, ascending in the switch where they turn."""
-    for pair in range(len(src)):
-        at = start[pair]
-        a, b = ptr[src[pair]], ptr[dst[pair]]
-        while a < ptr[src[pair] + 1] and b < ptr[dst[pair] + 1]:
-            if end[a] < end[b]:
-                a += 1
-            elif end[a] > end[b]:
-                b += 1
-            else:
-                other = b
-                while other < ptr[dst[pair] + 1] and end[other] == end[a]:
-                    total = link_ptr[a + 1] - link_ptr[a] + link_ptr[other + 1] - link_ptr[other]
-                    if total == hops[pair]:
-                        for e in range(link_ptr[a], link_ptr[a + 1]):
-                            out[at] = link[e]
-                            at += 1
-                        for e in range(link_ptr[other + 1] - 1, link_ptr[other] - 1, -1):
-                            out[at] = link[e] ^ 1
-                            at += 1
-                    other += 1
-                a += 1
+class _Arrays(NamedTuple):
+    """Climbs in the form that kernels read."""
+
+    ptr: LongArray
+    end: IntArray
+    link_ptr: LongArray
+    link: IntArray

@@ -10,14 +10,17 @@ one of the source's climbs and then one of the destination's to the same switch.
 from __future__ import annotations
 
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from testbed.arrays import IntArray, LongArray
-from testbed.compiled import njit
 from testbed.fabric.clos import Fabric, TopologyError
 from testbed.fabric.paths import Paths, pointers
+from testbed.kernels import Kernels
+
+_KERNELS = Kernels.beside(__file__)
 
 
 class Ecmp:
@@ -128,44 +131,49 @@ class Ecmp:
             src, dst: The pairs of ToRs.
             rng: The generator that draws them.
         """
+        src, dst = (np.ascontiguousarray(tor, np.int32) for tor in (src, dst))
         turn = self.turn[src, dst]
         tier = self.fabric.tier
         length = 2 * turn.astype(np.int64) - tier[src] - tier[dst]
         ptr = pointers(np.where(src == dst, 0, length))
         links = np.empty(int(ptr[-1]), np.int32)
-        most = np.array([self.reach(tier).max(initial=1) for tier in range(self.top + 1)])
-        _draw(
-            rng, src, dst, turn, self.ptr, self.end, self.climbs.ptr, self.climbs.links,
-            self.count, self.first, most, ptr, links,
-        )  # fmt: skip
+        largest = [self.reach(tier).max(initial=1) for tier in range(self.top + 1)]
+        _KERNELS.draw(
+            rng=rng,
+            ecmp=_Arrays.of(self),
+            src=src,
+            dst=dst,
+            turn=turn,
+            largest=np.array(largest, np.float64),
+            ptr=ptr,
+            links=links,
+        )
         return Paths(ptr, links)
 
 
-@njit
-def _draw(
-    rng, src, dst, turn, tier_ptr, end, climb_ptr, climb_links, count, first, most, ptr, links
-):
-    """Write one path for each pair into ``links``, from ``ptr[i]`` on.
+class _Arrays(NamedTuple):
+    """`Ecmp` in the form that kernels read."""
 
-    A climb of the source is drawn in proportion to the number of the destination's climbs to the
-    same switch, then one of these uniformly; so each path is equally likely.
-    """
-    for i in range(len(src)):
-        tier = turn[i]
-        if tier == 0:
-            continue
-        low = tier_ptr[src[i], tier]
-        number = tier_ptr[src[i], tier + 1] - low
-        while True:
-            up = low + int(rng.random() * number)
-            ways = count[dst[i], end[up]]
-            if ways == most[tier] or rng.random() * most[tier] < ways:
-                break
-        down = first[dst[i], end[up]] + int(rng.random() * ways)
-        at = ptr[i]
-        for e in range(climb_ptr[up], climb_ptr[up + 1]):
-            links[at] = climb_links[e]
-            at += 1
-        for e in range(climb_ptr[down + 1] - 1, climb_ptr[down] - 1, -1):
-            links[at] = climb_links[e] ^ 1
-            at += 1
+    n_tiers: int
+    n_switches: int
+    ptr: LongArray
+    end: IntArray
+    climb_ptr: LongArray
+    climb_links: IntArray
+    ways: npt.NDArray[np.int16]
+    first: IntArray
+
+    @classmethod
+    def of(cls, ecmp: Ecmp) -> _Arrays:
+        """Return the arrays of ``ecmp``."""
+        climbs = ecmp.climbs
+        return cls(
+            ecmp.ptr.shape[1] - 1,
+            ecmp.count.shape[1],
+            ecmp.ptr,
+            ecmp.end,
+            climbs.ptr,
+            climbs.links,
+            ecmp.count,
+            ecmp.first,
+        )

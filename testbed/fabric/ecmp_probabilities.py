@@ -16,10 +16,15 @@ import numpy as np
 import numpy.typing as npt
 
 from testbed.arrays import BoolArray, FloatArray, IntArray, LongArray
-from testbed.compiled import njit
 from testbed.fabric.clos import Fabric
-from testbed.fabric.ecmp_walks import FAR, forward, shares
 from testbed.fabric.paths import Paths, pointers
+from testbed.kernels import Kernels
+
+_KERNELS = Kernels.beside(__file__)
+_ROOM = 1024  # entries at first
+
+FAR = 255
+"""The number of hops that marks a ToR without a path."""
 
 
 @dataclass(frozen=True)
@@ -64,6 +69,13 @@ class _Links(NamedTuple):
         return cls(pointers(count), up[np.argsort(end[up], kind="stable")], other)
 
 
+class _Fabric(NamedTuple):
+    """The upward links that begin (``up``) and that end (``under``) at each switch."""
+
+    up: _Links
+    under: _Links
+
+
 class _Ways(NamedTuple):
     """The shortest ways from each switch to each ToR; all arrays are [n_tors, n_switches].
 
@@ -81,6 +93,72 @@ class _Ways(NamedTuple):
     descents: npt.NDArray[np.float32]
     only: IntArray
 
+    @classmethod
+    def unknown(cls, n_tors: int, n_switches: int) -> _Ways:
+        """Return the arrays without any way."""
+        shape = (n_tors, n_switches)
+        return cls(
+            np.full(shape, FAR, np.uint8),
+            np.full(shape, FAR, np.uint8),
+            np.zeros(shape, np.float32),
+            np.zeros(shape, np.float32),
+            np.full(shape, -1, np.int32),
+        )
+
+    @property
+    def n_tors(self) -> int:
+        """Return the number of ToRs."""
+        return self.hops.shape[0]
+
+    @property
+    def n_switches(self) -> int:
+        """Return the number of switches."""
+        return self.hops.shape[1]
+
+
+class _Spread(NamedTuple):
+    """What kernels work in that spread something over the paths from a switch on.
+
+    Attributes:
+        mass, queues: float64 zeros and int32[2, n_switches].
+        on, on_mass: int32 and float64[n_links].
+    """
+
+    mass: FloatArray
+    queues: IntArray
+    on: IntArray
+    on_mass: FloatArray
+
+    @classmethod
+    def of(cls, ways: _Ways, n_links: int) -> _Spread:
+        """Return arrays for ``n_links`` links."""
+        n = ways.n_switches
+        return cls(
+            np.zeros((2, n)),
+            np.empty((2, n), np.int32),
+            np.empty(n_links, np.int32),
+            np.empty(n_links),
+        )
+
+
+class _Room(NamedTuple):
+    """What the kernel of shared votes works in.
+
+    Attributes:
+        by_switch, queues: float64 zeros [4, n_switches] and int32[2, n_switches].
+        spread: For what it spreads over paths.
+    """
+
+    by_switch: FloatArray
+    queues: IntArray
+    spread: _Spread
+
+    @classmethod
+    def of(cls, ways: _Ways, n_links: int) -> _Room:
+        """Return arrays for ``n_links`` links."""
+        n = ways.n_switches
+        return cls(np.zeros((4, n)), np.empty((2, n), np.int32), _Spread.of(ways, n_links))
+
 
 class EcmpProbabilities:
     """The equal-cost paths of a fabric, from every switch to every ToR.
@@ -92,10 +170,13 @@ class EcmpProbabilities:
     def __init__(self, fabric: Fabric) -> None:
         self.n_tors, self.n_links = fabric.n_tors, fabric.n_links
         self.link_src, self.link_dst = fabric.link_src, fabric.link_dst
-        self._up = _Links.at(self.link_src, self.link_dst, fabric.n_switches)
-        self._under = _Links.at(self.link_dst, self.link_src, fabric.n_switches)
+        self._fabric = _Fabric(
+            _Links.at(self.link_src, self.link_dst, fabric.n_switches),
+            _Links.at(self.link_dst, self.link_src, fabric.n_switches),
+        )
         self._rising = np.argsort(fabric.tier, kind="stable").astype(np.int32)
-        self._ways = _Ways(*_ways(self.n_tors, self._rising, self._up, self._under))
+        self._ways = _Ways.unknown(self.n_tors, fabric.n_switches)
+        _KERNELS.fill_ways(rising=self._rising, fabric=self._fabric, ways=self._ways)
 
     def shared_votes(self, links: LongArray) -> list[Shares]:
         """Return, for each of some links, the share of its votes that the other links get as well.
@@ -108,8 +189,28 @@ class EcmpProbabilities:
         Args:
             links: Directed links, int64[N].
         """
-        ends = self.link_src, self.link_dst
-        ptr, shared, share = shares(links, *ends, self._up, self._under, self._ways)
+        links = np.ascontiguousarray(links, np.int64)
+        ptr = np.zeros(len(links) + 1, np.int64)
+        shared, share = np.empty(_ROOM, np.int32), np.empty(_ROOM)
+        room, votes = _Room.of(self._ways, self.n_links), np.zeros(self.n_links)
+        done = 0
+        while True:
+            done = _KERNELS.share_votes(
+                begin=done,
+                links=links,
+                src=self.link_src,
+                dst=self.link_dst,
+                fabric=self._fabric,
+                ways=self._ways,
+                working=room,
+                votes=votes,
+                ptr=ptr,
+                shared=shared,
+                share=share,
+            )
+            if done == len(links):
+                break
+            shared, share = _doubled(shared), _doubled(share)
         between = zip(ptr[:-1].tolist(), ptr[1:].tolist(), strict=True)
         return [Shares(shared[at:end], share[at:end]) for at, end in between]
 
@@ -119,7 +220,10 @@ class EcmpProbabilities:
         float64[n_links]. A pair without a path counts as crossing no link.
         """
         used = np.zeros(self.n_links)
-        _usage(self._rising, self._up, self._under, self._ways, used)
+        mass = np.empty((2, len(self._rising)))
+        _KERNELS.usage(
+            rising=self._rising, fabric=self._fabric, ways=self._ways, mass=mass, used=used
+        )
         return used / max(self.n_tors * (self.n_tors - 1), 1)
 
     def continuations(self, src_tor: IntArray, dst_tor: IntArray, traced: Paths) -> Continuations:
@@ -133,17 +237,47 @@ class EcmpProbabilities:
         good = self._begins_path(src_tor, dst_tor, traced)
         state = np.stack((at, down, dst_tor), axis=1)[good]
         state, which = np.unique(state, axis=0, return_inverse=True)
-        ptr, links, chance = _continue(
-            state.astype(np.int32), self.n_links, self._up, self._under, self._ways
-        )
+        ptr, links, chance = self._onward(state.astype(np.int32))
         onward = np.zeros(len(at), np.int64)
         onward[good] = np.diff(ptr)[which.reshape(-1)]
         n_traced = np.where(good, np.diff(traced.ptr), 0)
         begin = np.zeros(len(at), np.int64)
         begin[good] = ptr[:-1][which.reshape(-1)]
         every = pointers(n_traced + onward)
-        both = _joined(every, n_traced, traced.ptr, traced.links, begin, links, chance)
+        both = np.empty(every[-1], np.int32), np.empty(every[-1])
+        _KERNELS.join(
+            ptr=every,
+            n_traced=n_traced,
+            traced_ptr=traced.ptr,
+            traced_links=traced.links,
+            begin=begin,
+            links=links,
+            chance=chance,
+            all_links=both[0],
+            all_chance=both[1],
+        )
         return Continuations(every, *both)
+
+    def _onward(self, states: IntArray) -> tuple[LongArray, IntArray, FloatArray]:
+        """Return the possible links from each state (switch, descending, ToR; int32[N, 3]) on, as
+        CSR, and the probability of each."""
+        ptr = np.zeros(len(states) + 1, np.int64)
+        links, chance = np.empty(_ROOM, np.int32), np.empty(_ROOM)
+        spread, done = _Spread.of(self._ways, self.n_links), 0
+        while True:
+            done = _KERNELS.go_on(
+                begin=done,
+                states=states,
+                fabric=self._fabric,
+                ways=self._ways,
+                spread=spread,
+                ptr=ptr,
+                links=links,
+                chance=chance,
+            )
+            if done == len(states):
+                return ptr, links, chance
+            links, chance = _doubled(links), _doubled(chance)
 
     def _ends(self, src_tor: IntArray, traced: Paths) -> tuple[LongArray, BoolArray]:
         """Return the switch where each trace broke off, and whether it had begun to descend."""
@@ -178,112 +312,6 @@ def _ranges(begin: LongArray, length: LongArray) -> LongArray:
     return np.arange(length.sum()) + np.repeat(begin - start, length)
 
 
-# In the compiled code ``up`` and ``under`` are the upward links that begin and end at each switch.
-
-
-@njit
-def _ways(n_tors, rising, up, under):
-    ptr, link, above = up
-    under_ptr, under_link, below = under
-    n = len(rising)
-    hops = np.full((n_tors, n), FAR, np.uint8)
-    down_hops = np.full((n_tors, n), FAR, np.uint8)
-    routes = np.zeros((n_tors, n), np.float32)
-    descents = np.zeros((n_tors, n), np.float32)
-    only = np.full((n_tors, n), -1, np.int32)
-    for t in range(n_tors):
-        h, d, r, c = hops[t], down_hops[t], routes[t], descents[t]
-        d[t], c[t] = 0, 1.0
-        for x in rising:
-            if d[x] != FAR:
-                for e in range(ptr[x], ptr[x + 1]):
-                    y = above[link[e]]
-                    if d[x] + 1 < d[y]:
-                        d[y], c[y] = d[x] + 1, c[x]
-                    elif d[x] + 1 == d[y]:
-                        c[y] += c[x]
-        for x in rising[::-1]:
-            h[x], r[x] = d[x], c[x]
-            for e in range(ptr[x], ptr[x + 1]):
-                y = above[link[e]]
-                if h[y] != FAR and h[y] + 1 < h[x]:
-                    h[x], r[x] = h[y] + 1, r[y]
-                elif h[y] != FAR and h[y] + 1 == h[x]:
-                    r[x] += r[y]
-            several = 0
-            for e in range(under_ptr[x], under_ptr[x + 1]):
-                if d[below[under_link[e]]] + 1 == d[x]:
-                    several += 1
-                    only[t, x] = under_link[e] if several == 1 else -1
-    return hops, down_hops, routes, descents, only
-
-
-@njit
-def _continue(states, n_links, up, under, ways_to):
-    """Return the possible links from each (switch, descending, ToR) on, as CSR, with chances."""
-    n = ways_to[0].shape[1]
-    mass = (np.zeros(n), np.zeros(n))
-    queues = (np.empty(n, np.int32), np.empty(n, np.int32))
-    on, on_mass = np.empty(n_links, np.int32), np.empty(n_links)
-    ptr = np.zeros(len(states) + 1, np.int64)
-    links, chance = np.empty(1024, np.int32), np.empty(1024)
-    for i in range(len(states)):
-        at, descending, t = states[i]
-        count = forward(
-            at, descending == 1, 1.0, t, up, under, ways_to, mass, queues, on, on_mass
-        )  # fmt: skip
-        end = ptr[i] + count
-        if end > len(links):
-            room = max(end, 2 * len(links)) - len(links)
-            links = np.concatenate((links, np.empty(room, np.int32)))
-            chance = np.concatenate((chance, np.empty(room)))
-        links[ptr[i] : end], chance[ptr[i] : end] = on[:count], on_mass[:count]
-        ptr[i + 1] = end
-    return ptr, links, chance
-
-
-@njit
-def _joined(ptr, n_traced, traced_ptr, traced_links, begin, links, chance):
-    """Return the links and chances of each connection: those traced (chance 1), then the others."""
-    all_links, all_chance = np.empty(ptr[-1], np.int32), np.ones(ptr[-1])
-    for n in range(len(n_traced)):
-        at, ahead = ptr[n], ptr[n] + n_traced[n]
-        all_links[at:ahead] = traced_links[traced_ptr[n] : traced_ptr[n] + n_traced[n]]
-        end = begin[n] + ptr[n + 1] - ahead
-        all_links[ahead : ptr[n + 1]] = links[begin[n] : end]
-        all_chance[ahead : ptr[n + 1]] = chance[begin[n] : end]
-    return all_links, all_chance
-
-
-@njit
-def _usage(rising, up, under, ways_to, used):
-    """Add to ``used`` the expected connections over each link, for one between any two ToRs."""
-    up_ptr, up_link, above = up
-    under_ptr, under_link, below = under
-    hops, down_hops, routes, descents, _ = ways_to
-    n_tors, n = hops.shape
-    for t in range(n_tors):
-        h, d, r, c = hops[t], down_hops[t], routes[t], descents[t]
-        mass_up, mass_down = np.zeros(n), np.zeros(n)
-        mass_up[:n_tors] = 1.0
-        mass_up[t] = 0.0
-        for x in rising:
-            if mass_up[x] == 0 or h[x] == FAR:
-                continue
-            share = mass_up[x] / r[x]
-            if h[x] == d[x]:
-                mass_down[x] += share * c[x]
-            for e in range(up_ptr[x], up_ptr[x + 1]):
-                y = above[up_link[e]]
-                if h[y] + 1 == h[x]:
-                    mass_up[y] += share * r[y]
-                    used[up_link[e]] += share * r[y]
-        for x in rising[::-1]:
-            if mass_down[x] == 0:
-                continue
-            share = mass_down[x] / c[x]
-            for e in range(under_ptr[x], under_ptr[x + 1]):
-                y = below[under_link[e]]
-                if d[y] + 1 == d[x]:
-                    mass_down[y] += share * c[y]
-                    used[under_link[e] ^ 1] += share * c[y]
+def _doubled(array: np.ndarray) -> np.ndarray:
+    """Return the array with as much room again behind it."""
+    return np.concatenate((array, np.empty_like(array)))

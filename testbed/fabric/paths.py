@@ -11,7 +11,9 @@ import numpy as np
 import numpy.typing as npt
 
 from testbed.arrays import IntArray, LongArray
-from testbed.compiled import kernel
+from testbed.kernels import Kernels
+
+_KERNELS = Kernels.beside(__file__)
 
 
 def pointers(length: npt.ArrayLike) -> LongArray:
@@ -65,7 +67,7 @@ class Paths:
         """Return the paths with the indices ``rows`` (int[R]), in that order; rows may repeat."""
         ptr = pointers(self.length[rows])
         links = np.empty(ptr[-1], self.links.dtype)
-        _copy(self.ptr[:-1][rows], self.links, ptr, links)
+        _KERNELS.copy(first=self.ptr[:-1][rows], links=self.links, ptr=ptr, taken=links)
         return Paths(ptr, links)
 
     def padded(self) -> IntArray:
@@ -129,11 +131,3 @@ class PathSets:
         ptr = pointers(width)
         path = np.arange(ptr[-1]) + np.repeat(self.ptr[:-1][rows] - ptr[:-1], width)
         return PathSets(ptr, self.paths.take(path))
-
-
-@kernel
-def _copy(first, links, ptr, taken):
-    """Write the path at ``links[first[p]:]`` to ``taken[ptr[p]:ptr[p + 1]]``."""
-    for p in range(len(first)):
-        for e in range(ptr[p], ptr[p + 1]):
-            taken[e] = links[first[p] + e - ptr[p]]

@@ -113,7 +113,16 @@ class Fault:
             return False
         if not self.schedule or not other.schedule:
             return True
-        return any(a < d and c < b for a, b in self.schedule for c, d in other.schedule)
+        mine, theirs = iter(self.schedule), iter(other.schedule)  # both ascend
+        one, two = next(mine, None), next(theirs, None)
+        while one and two:
+            if one[0] < two[1] and two[0] < one[1]:
+                return True
+            if one[1] <= two[1]:
+                one = next(mine, None)
+            else:
+                two = next(theirs, None)
+        return False
 
 
 @dataclass(frozen=True)

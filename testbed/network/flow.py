@@ -14,11 +14,13 @@ import numpy as np
 import numpy.typing as npt
 
 from testbed.arrays import FloatArray, IntArray, LongArray
-from testbed.compiled import njit
 from testbed.fabric.clos import Fabric
 from testbed.fabric.paths import Paths
 from testbed.fabric.segments import Segments
 from testbed.faults.plan import FaultError, FaultPlan
+from testbed.kernels import Kernels
+
+_KERNELS = Kernels.beside(__file__)
 
 
 @dataclass(frozen=True)
@@ -167,22 +169,16 @@ def send(
         raise ValueError(f"{n} rows, but {len(path)} paths and {len(epoch)} epochs")
     lost = np.zeros(n, np.int64)
     packets, drops = np.zeros(loss.shape[1], np.int64), np.zeros(loss.shape[1], np.int64)
-    _send(
-        rng, loss, paths.ptr, paths.links, path, epoch, sent.astype(np.int64), lost, packets, drops
+    _KERNELS.send_packets(
+        rng=rng,
+        loss=np.ascontiguousarray(loss, np.float64),
+        ptr=paths.ptr,
+        links=paths.links,
+        path=path,
+        epoch=epoch,
+        sent=sent.astype(np.int64),
+        lost=lost,
+        packets=packets,
+        drops=drops,
     )
     return Carried(lost, packets, drops)
-
-
-@njit
-def _send(rng, loss, ptr, links, path, epoch, sent, lost, packets, drops):
-    for i in range(len(sent)):
-        left = sent[i]
-        for e in range(ptr[path[i]], ptr[path[i] + 1]):
-            link = links[e]
-            packets[link] += left
-            rate = loss[epoch[i], link]
-            if rate > 0 and left > 0:
-                gone = left if rate >= 1 else rng.binomial(left, rate)
-                drops[link] += gone
-                left -= gone
-        lost[i] = sent[i] - left

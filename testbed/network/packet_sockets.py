@@ -117,6 +117,10 @@ _ETH_P_ALL, _PACKET_OUTGOING = 3, 4
 _ETHERNET = 1
 
 
+CAPTURE_HEAD = struct.pack("=IHHiIII", 0xA1B2C3D4, 2, 4, 0, 0, 0xFFFF, _ETHERNET)
+"""The first bytes of each file that a `PacketDump` writes."""
+
+
 class PacketDump:
     """Writes the frames that leave an interface to a pcap file, until `close`.
 

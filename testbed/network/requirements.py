@@ -6,7 +6,9 @@ from __future__ import annotations
 import importlib.util
 import os
 import shutil
+import subprocess
 from dataclasses import dataclass
+from functools import cache
 
 from testbed.network.switches import SOFT_SWITCHES, Backend
 
@@ -20,29 +22,60 @@ class Tool:
         install: The command that installs it.
         without: What needs it.
         instead: The option that makes it unnecessary, if there is one.
+        asks: The argument with which it prints its version.
     """
 
     command: str
     install: str
     without: str
     instead: str = ""
+    asks: str = "--version"
 
     @property
     def lacking(self) -> str:
-        """Return a line that says what to do if the program is missing; "" if it is installed."""
-        if shutil.which(self.command) is not None:
+        """Return a line that says what to do if the program is missing or does not run; "" if it
+        runs."""
+        path = shutil.which(self.command)
+        problem = "is not on the PATH" if path is None else failure(path, self.asks)
+        if not problem:
             return ""
         instead = f", or use {self.instead}" if self.instead else ""
-        return f"{self.command} is not on the PATH: {self.install}{instead}"
+        return f"{self.command} {problem}: {self.install}{instead}"
+
+
+@cache
+def failure(path: str, *arguments: str) -> str:
+    """Return how a program fails with harmless arguments, such as ``--version``: "does not run"
+    with its last line of output, or "" if it ends with 0. A program can be on the PATH and lack a
+    library. The answer is kept for this process."""
+    try:
+        done = subprocess.run(
+            [path, *arguments],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=_ANSWERS_S,
+            check=False,
+        )
+    except (OSError, subprocess.SubprocessError) as error:
+        return f"does not run ({error})"
+    if done.returncode == 0:
+        return ""
+    lines = (done.stdout + done.stderr).strip().splitlines()
+    return f"does not run ({lines[-1].strip() if lines else f'exit code {done.returncode}'})"
+
+
+_ANSWERS_S = 60.0  # a busy machine may take seconds
 
 
 _REAL = "runs on real packets and Mininet's prompt"
 _P4LANG = "sudo vagrant/provision.sh (Debian, Ubuntu)"
 
-MNEXEC = Tool("mnexec", "apt install mininet", _REAL)
-IP = Tool("ip", "apt install iproute2", _REAL)
+MNEXEC = Tool("mnexec", "apt install mininet", _REAL, asks="-v")
+IP = Tool("ip", "apt install iproute2", _REAL, asks="-V")
 IPERF = Tool("iperf3", "apt install iperf3", "TCP by the hosts' own kernels", "TCP=0")
-PING = Tool("ping", "apt install iputils-ping", "ping at Mininet's prompt")
+PING = Tool("ping", "apt install iputils-ping", "ping at Mininet's prompt", asks="-V")
 BMV2 = Tool("simple_switch_grpc", _P4LANG, "BACKEND=bmv2", "BACKEND=softswitch")
 P4C = Tool("p4c", _P4LANG, "changes of p4/canary.p4: what it compiles to is in p4/build")
 

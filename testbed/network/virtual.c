@@ -17,6 +17,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "portable.h"
 #include "counts.h"
 #include "hops.h"
 
@@ -101,7 +102,7 @@ static void look_ahead(part_t *part, int64_t i, int64_t n) {
 }
 
 /* Run what is due before `end`, see `sort_due`. One copy of the code: it stays in the cache. */
-__attribute__((noinline, noclone)) static void run_due(part_t *part, int rest, uint64_t end) {
+ONE_COPY static void run_due(part_t *part, int rest, uint64_t end) {
     int64_t n = (int64_t)sort_due(part, rest, end);
     for (int64_t i = -SWITCH_AHEAD; n && part->net->prefetch && i < 0; i++) look_ahead(part, i, n);
     for (int64_t i = 0; i < n; i++) {
@@ -133,7 +134,7 @@ static int others_have(const part_t *part, uint64_t steps) {
 
 static void pause_after(uint32_t looks) {
     if (looks % SPINS)
-        __builtin_ia32_pause();
+        pause_processor();
     else
         sched_yield();
 }

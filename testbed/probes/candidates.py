@@ -13,10 +13,12 @@ import numpy as np
 import numpy.typing as npt
 
 from testbed.arrays import BoolArray, IntArray, LongArray
-from testbed.compiled import kernel
 from testbed.fabric.clos import Fabric
 from testbed.fabric.paths import Paths
+from testbed.kernels import Kernels
 from testbed.probes.identifiability import PlanError
+
+_KERNELS = Kernels.beside(__file__, "probes.c")
 
 _MAX_PAIRS = 3_000_000_000  # of climbs to look at: a fat-tree with K=64 has 2.1 thousand million
 
@@ -56,8 +58,24 @@ class MeetingClimbs(NamedTuple):
         edges = np.where(edges < 0, -1, edges >> 1).astype(np.int32)
         distance = np.full((fabric.n_tors, fabric.n_tors), np.iinfo(np.int16).max, np.int16)
         climbs = cls(ptr, tor, end, links.length.astype(np.int32), edges, distance)
-        _nearest(climbs)
+        _KERNELS.find_distances(climbs=climbs)
         return climbs
+
+    @property
+    def n_tors(self) -> int:
+        """Return the number of ToRs."""
+        return len(self.distance)
+
+    @property
+    def n_switches(self) -> int:
+        """Return the number of switches."""
+        return len(self.ptr) - 1
+
+    def spanning_forest(self) -> tuple[IntArray, IntArray]:
+        """Return a few candidates, as pairs of climbs, that connect the same climbs as all do."""
+        first, second, order = (np.empty(len(self.tor), np.int32) for _ in range(3))
+        n = _KERNELS.span(climbs=self, order=order, first=first, second=second)
+        return first[:n], second[:n]
 
     def join(self, up: IntArray, down: IntArray) -> Paths:
         """Return the paths up each climb of ``up`` and down that of ``down`` (int32[N] each)."""
@@ -73,9 +91,9 @@ class MeetingClimbs(NamedTuple):
         """
         longest = 2 * int(self.length[mine].max(initial=0))
         none = np.empty(0, np.int32)
-        n = _pairs(self, mine, longest, none, none)
+        n = _KERNELS.list_pairs(climbs=self, mine=mine, longest=longest, first=none, second=none)
         first, second = np.empty(n, np.int32), np.empty(n, np.int32)
-        _pairs(self, mine, longest, first, second)
+        _KERNELS.list_pairs(climbs=self, mine=mine, longest=longest, first=first, second=second)
         return first, second
 
 
@@ -83,43 +101,3 @@ def candidates(fabric: Fabric) -> Paths:
     """Return all candidates: the shortest paths between every two ToRs, each in one direction."""
     climbs = MeetingClimbs.of(fabric)
     return climbs.join(*climbs.pairs(np.ones(len(climbs.tor), np.bool_)))
-
-
-@kernel
-def _nearest(climbs):
-    """Write the number of links of the shortest path of every two ToRs into ``distance``."""
-    tor, distance = climbs.tor, climbs.distance
-    for end in range(len(climbs.ptr) - 1):
-        for i in range(climbs.ptr[end], climbs.ptr[end + 1]):
-            for j in range(i + 1, climbs.ptr[end + 1]):
-                total = climbs.length[i] + climbs.length[j]
-                if total < distance[tor[i], tor[j]]:
-                    distance[tor[i], tor[j]] = distance[tor[j], tor[i]] = total
-
-
-@kernel
-def is_candidate(climbs, i, j):
-    """Return True if the climbs i and j, to the same switch, make a shortest path of two ToRs."""
-    a, b = climbs.tor[i], climbs.tor[j]
-    return a != b and climbs.distance[a, b] == climbs.length[i] + climbs.length[j]
-
-
-@kernel
-def _pairs(climbs, mine, longest, first, second):
-    """Write the pairs, as far as there is room, and return how many there are."""
-    n = 0
-    for total in range(longest, 0, -1):
-        for end in range(len(climbs.ptr) - 1):
-            for i in range(climbs.ptr[end], climbs.ptr[end + 1]):
-                if not mine[i] or climbs.length[i] > total:
-                    continue
-                for j in range(i + 1, climbs.ptr[end + 1]):
-                    if (
-                        mine[j]
-                        and climbs.length[i] + climbs.length[j] == total
-                        and is_candidate(climbs, i, j)
-                    ):
-                        if n < len(first):
-                            first[n], second[n] = i, j
-                        n += 1
-    return n

@@ -12,10 +12,10 @@ from typing import NamedTuple
 import numpy as np
 
 from testbed.arrays import IntArray, LongArray
-from testbed.compiled import kernel
+from testbed.kernels import Kernels
 from testbed.probes.identifiability import combinations
 
-_DONE = np.iinfo(np.int64).max  # the score of a candidate that is selected, or useless
+_KERNELS = Kernels.beside(__file__)
 
 
 class Choice(NamedTuple):
@@ -33,6 +33,11 @@ class Choice(NamedTuple):
     n_links: int
     alpha: int
     beta: int
+
+    @property
+    def width(self) -> int:
+        """Return the most links of a climb, H."""
+        return self.edges.shape[1]
 
 
 class _State(NamedTuple):
@@ -77,153 +82,5 @@ def select(choice: Choice, *, lazy: bool) -> LongArray:
     chosen = np.empty(len(choice.first), np.int64)
     # The score of each candidate when it was last computed; no score is below -1.
     bound = np.full(len(choice.first), -1, np.int64)
-    return chosen[: _greedy(choice, state, lazy, bound, chosen)]
-
-
-@kernel
-def _extend(links, m, n, beta, rank, out):
-    """Write the sets of up to ``beta`` links that a path crosses to ``out``; return their number.
-
-    They are the physical and virtual links on the path. ``rank`` is n zeros, before and after.
-    """
-    for i in range(m):
-        out[i] = links[i]
-        rank[links[i]] = i + 1
-    count = m
-    if beta >= 2:
-        for i in range(m):
-            a = np.int64(links[i])
-            for b in range(n):
-                if rank[b] == 0 or rank[b] > i + 1:
-                    low, high = min(a, b), max(a, b)
-                    out[count] = n + high * (high - 1) // 2 + low
-                    count += 1
-    if beta >= 3:
-        base = n + n * (n - 1) // 2
-        for i in range(m):
-            a = np.int64(links[i])
-            for c in range(n):
-                if 0 < rank[c] <= i + 1:
-                    continue
-                for b in range(c):
-                    if 0 < rank[b] <= i + 1:
-                        continue
-                    low, high = min(a, b), max(a, c)
-                    middle = a + b + c - low - high
-                    out[count] = (
-                        base
-                        + high * (high - 1) * (high - 2) // 6
-                        + middle * (middle - 1) // 2
-                        + low
-                    )
-                    count += 1
-    for i in range(m):
-        rank[links[i]] = 0
-    return count
-
-
-@kernel
-def _cross(c, choice, s):
-    """Write a candidate's sets to ``s.on``; return its number of links and its number of sets."""
-    m = 0
-    for climb in (choice.first[c], choice.second[c]):
-        for h in range(choice.length[climb]):
-            s.links[m] = choice.edges[climb, h]
-            m += 1
-    return m, _extend(s.links, m, choice.n_links, choice.beta, s.rank, s.on)
-
-
-@kernel
-def _score(c, choice, s):
-    """Return the score of a path by equation 1; `_DONE` if selecting it would change nothing.
-
-    Only groups that the path would split count as a gain, not those that lie on it as a whole. The
-    score never falls: if a group is split into two that this path splits, the selected path and
-    this one share a link of the group, whose weight rose.
-    """
-    m, count = _cross(c, choice, s)
-    score = np.int64(0)
-    useful = False
-    for i in range(m):
-        if s.weight[s.on[i]] < choice.alpha:
-            useful = True
-    sets = 0
-    for i in range(count):
-        score += s.weight[s.on[i]]
-        g = s.group[s.on[i]]
-        if s.hits[g] == 0:
-            s.seen[sets] = g
-            sets += 1
-        s.hits[g] += 1
-    split = 0
-    for i in range(sets):
-        g = s.seen[i]
-        if choice.beta > 0 and s.hits[g] < s.size[g]:
-            split += 1
-        s.hits[g] = 0
-    return score - split if useful or split > 0 else _DONE
-
-
-@kernel
-def _take(c, choice, s, n_groups):
-    """Select a path: add 1 to the weights of its sets and split the groups that it divides.
-
-    Return the new number of groups.
-    """
-    _, count = _cross(c, choice, s)
-    sets = 0
-    for i in range(count):
-        s.weight[s.on[i]] += 1
-        g = s.group[s.on[i]]
-        if s.hits[g] == 0:
-            s.seen[sets] = g
-            sets += 1
-        s.hits[g] += 1
-    for i in range(sets):
-        g = s.seen[i]
-        if s.hits[g] < s.size[g]:
-            s.size[n_groups] = s.hits[g]
-            s.size[g] -= s.hits[g]
-            s.hits[g] = -n_groups
-            n_groups += 1
-    for i in range(count):
-        g = s.group[s.on[i]]
-        if s.hits[g] < 0:
-            s.group[s.on[i]] = -s.hits[g]
-    for i in range(sets):
-        s.hits[s.seen[i]] = 0
-    return n_groups
-
-
-@kernel
-def _greedy(choice, s, lazy, bound, chosen):
-    """Write the selected candidates to ``chosen`` and return how many there are."""
-    n_chosen, n_groups = 0, 1
-    length, n = choice.length, len(bound)
-    begin = 0
-    while begin < n:  # the candidates of one length after those of another
-        total = length[choice.first[begin]] + length[choice.second[begin]]
-        stop = begin
-        while stop < n and length[choice.first[stop]] + length[choice.second[stop]] == total:
-            stop += 1
-        while True:
-            lowest = _DONE
-            for c in range(begin, stop):
-                if not lazy and bound[c] < _DONE:  # compute every score again
-                    bound[c] = _score(c, choice, s)
-                lowest = min(lowest, bound[c])
-            if lowest == _DONE:
-                break
-            for c in range(begin, stop):
-                if bound[c] > lowest:
-                    continue
-                bound[c] = _score(c, choice, s)
-                if bound[c] == lowest:
-                    n_groups = _take(c, choice, s, n_groups)
-                    chosen[n_chosen] = c
-                    n_chosen += 1
-                    bound[c] = _DONE
-                    if not lazy:
-                        break
-        begin = stop
-    return n_chosen
+    n = _KERNELS.select_paths(choice=choice, state=state, lazy=lazy, bound=bound, chosen=chosen)
+    return chosen[:n]

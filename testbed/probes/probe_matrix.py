@@ -27,10 +27,9 @@ from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
 from testbed.arrays import IntArray, LongArray
-from testbed.compiled import kernel
 from testbed.fabric.clos import Fabric
 from testbed.fabric.paths import Paths
-from testbed.probes.candidates import MeetingClimbs, is_candidate
+from testbed.probes.candidates import MeetingClimbs
 from testbed.probes.greedy_selection import Choice, select
 from testbed.probes.identifiability import PlanError, combinations, identifies
 
@@ -236,7 +235,7 @@ def decompose(climbs: MeetingClimbs, *, apart: bool = True) -> list[Part]:
 
     If ``apart`` is False, all links and climbs are in one part.
     """
-    first, second = _connections(climbs)
+    first, second = climbs.spanning_forest()
     used = np.zeros(len(climbs.tor), np.bool_)
     used[first] = used[second] = True
     if not used.any():
@@ -300,34 +299,3 @@ def shapes(
             firsts.append(number)
         shape_of.append(seen[key])
     return firsts, shape_of
-
-
-def _connections(climbs: MeetingClimbs) -> tuple[IntArray, IntArray]:
-    """Return a few candidates, as pairs of climbs, that connect the same climbs as all do."""
-    first, second, order = (np.empty(len(climbs.tor), np.int32) for _ in range(3))
-    n = _connect(climbs, order, first, second)
-    return first[:n], second[:n]
-
-
-@kernel
-def _connect(climbs, order, first, second):
-    """Write a spanning forest of the climbs to each switch, breadth first; return its size.
-
-    ``order`` has the climbs to a switch, first those that were reached from others.
-    """
-    n = 0
-    for end in range(len(climbs.ptr) - 1):
-        begin, stop = climbs.ptr[end], climbs.ptr[end + 1]
-        for i in range(begin, stop):
-            order[i] = i
-        reached = begin
-        for at in range(begin, stop):
-            if reached == at:  # no candidate leads on from those before
-                reached += 1
-            for k in range(reached, stop):
-                if is_candidate(climbs, order[at], order[k]):
-                    first[n], second[n] = order[at], order[k]
-                    n += 1
-                    order[k], order[reached] = order[reached], order[k]
-                    reached += 1
-    return n

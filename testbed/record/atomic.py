@@ -14,26 +14,18 @@ import os
 import secrets
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
 
-from testbed.errors import UserError
+from testbed.record.outputs import FolderError, FolderTaken, Kind, need_folder, need_place
 
 MARK = ".canary-run"
 """The name of the mark: a ``.partial`` directory with this file belongs to this project."""
 
 _NO_LOCKS = (errno.EBADF, errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
 _TAKEN = (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR, errno.EBUSY)
-
-
-class FolderError(UserError):
-    """A folder is in use or cannot be written. The message is one line that says what to do."""
-
-
-class FolderTaken(FolderError):
-    """The folder belongs to another run or is used by another process; another name is needed."""
 
 
 class Lock:
@@ -83,26 +75,6 @@ def hold(path: Path) -> Lock | None:
     if not os.path.samestat(os.fstat(descriptor), path.stat()):
         raise FileNotFoundError(errno.ENOENT, "it was moved", str(path))
     return lock
-
-
-def need_place(path: Path, example: str) -> None:
-    """Check that a file can be written, before the work whose result it is for.
-
-    Args:
-        path: The file.
-        example: A name that such a file may have, for the message: ``paths.parquet``.
-
-    Raises:
-        FolderError: It is a folder, or its folder does not exist or is not writable.
-    """
-    if path.is_dir():
-        raise FolderError(f"--out {path} is a folder: name a file in it, such as {path / example}")
-    if not path.parent.is_dir():
-        raise FolderError(
-            f"--out {path}: there is no folder {path.parent}: make it, or choose another"
-        )
-    if not os.access(path.parent, os.W_OK):
-        raise FolderError(f"--out {path}: you may not write into {path.parent}: choose another")
 
 
 def need_no_links(folder: Path) -> None:
@@ -155,11 +127,16 @@ def at_work(path: Path) -> bool:
 
 
 @contextmanager
-def atomic_write(path: Path) -> Iterator[Path]:
+def atomic_write(path: Path, place: Callable[[Path], object] | None = None) -> Iterator[Path]:
     """Yield the path of a temporary file that replaces ``path`` when the block succeeds.
 
     Its name is unique, because two commands may write to the same place: the later one wins. It has
-    the suffix of ``path``.
+    the suffix of ``path``. This is for files of folders that are the program's own; a file that a
+    user names is written by `output_file`.
+
+    Args:
+        path: The file.
+        place: Called with the temporary file to move it to its place, instead of a renaming.
 
     Raises:
         OSError: The file cannot be written; the error names ``path``.
@@ -167,12 +144,47 @@ def atomic_write(path: Path) -> Iterator[Path]:
     partial = path.with_name(f".partial-{secrets.token_hex(4)}-{path.name}")
     try:
         yield partial
-        partial.replace(path)
+        place(partial) if place else partial.replace(path)
     except OSError as error:  # its reader knows only the place
         reason = os.strerror(error.errno) if error.errno else str(error)
         raise OSError(error.errno, reason, str(path)) from None
     finally:
         partial.unlink(missing_ok=True)
+
+
+@contextmanager
+def output_file(path: Path, kind: Kind, option: str = "--out ") -> Iterator[Path]:
+    """Yield the path of a temporary file that becomes ``path`` when the block succeeds.
+
+    The place is checked as by `testbed.record.outputs.need_place`, and again at the end. A file
+    that another process created there meanwhile is never replaced.
+
+    Raises:
+        FolderError: The place is none for such a file.
+        OSError: The file cannot be written; the error names ``path``.
+    """
+
+    def place(partial: Path) -> None:
+        """Move the complete file to its place."""
+        if need_place(path, kind, option) or path.exists():
+            partial.replace(path)
+            return
+        try:
+            os.link(partial, path)  # unlike a renaming, it fails if something is there now
+        except FileExistsError:
+            raise FolderTaken(f"{option}{path} appeared meanwhile: choose another name") from None
+        except OSError as error:
+            if error.errno not in _NO_LINKS:
+                raise
+            partial.replace(path)
+
+    need_place(path, kind, option)
+    with atomic_write(path, place) as partial:
+        yield partial
+
+
+_NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK, errno.EXDEV)
+"""Errors of a file system that has no hard links."""
 
 
 def _partial(path: Path) -> Path:
@@ -246,9 +258,7 @@ class PendingRun:
             return lock
 
     def _need_free(self) -> None:
-        path = self.path
-        if path.is_symlink() or (path.exists() and (not path.is_dir() or any(path.iterdir()))):
-            raise FolderTaken(f"{path} exists already: choose another RUN or remove it")
+        need_folder(self.path, option="RUN")
 
     def _make(self) -> None:
         """Make the directory and mark it; an existing directory gets no mark."""

@@ -12,6 +12,7 @@ import gzip
 import io
 import zlib
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -23,8 +24,10 @@ import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 
 from testbed.fabric.paths import Paths, pointers
-from testbed.record.atomic import atomic_write
+from testbed.record import trial
+from testbed.record.atomic import atomic_write, output_file
 from testbed.record.messages import first_line, shown, why
+from testbed.record.outputs import Kind
 from testbed.record.schema import FORMAT, VERSION, Schema, TableError
 
 pc: Any = pyarrow.compute  # its functions are made when it is imported
@@ -33,6 +36,11 @@ _LINE = 2**16  # the most of the first two lines that is looked at
 _BLOCK, _LARGEST_BLOCK = 2**20, 2**30
 _LARGEST_UNPACKED = 2**32
 """The most bytes of a compressed file when it is unpacked."""
+_FEW_UNPACKED, _MOST_TIMES = 2**26, 200
+"""A compressed file may unpack to ``_FEW_UNPACKED`` bytes or to ``_MOST_TIMES`` its size.
+
+Tables of observations shrink to a tenth, and of all the same lines to a hundredth.
+"""
 _PIECE = 2**20  # bytes that are unpacked at a time
 
 
@@ -141,6 +149,7 @@ def write_file(path: Path, schema: Schema, table: pa.Table) -> None:
                 )
     except OSError as error:
         raise TableError(f"cannot write {path}: {why(error)}") from None
+    trial.note_written(path)
 
 
 def is_csv(path: Path) -> bool:
@@ -156,7 +165,14 @@ def is_text(path: Path) -> bool:
     return path.name.endswith(".csv.gz") or is_csv(path)
 
 
+def need_harmless(path: Path) -> None:
+    """Raise TableError for a Parquet file that needs more memory or time than one of its size."""
+    if trial.need_harmless([path]) is not None:
+        raise TableError(f"{path} {trial.BEYOND}")
+
+
 def _read_parquet(path: Path, schema: Schema, part: bool) -> pa.Table:
+    need_harmless(path)
     try:
         file = pq.ParquetFile(path.absolute(), page_checksum_verification=True)
         found = {
@@ -212,20 +228,21 @@ def _read_csv(path: Path, schema: Schema, part: bool) -> pa.Table:
 
 
 def _unpacked(path: Path) -> io.BytesIO:
-    """Return the content of a file that gzip compressed, of at most 4 GiB, to be read from its
+    """Return the content of a file that gzip compressed, as far as tables go, to be read from its
     start."""
     data = io.BytesIO()
+    most = min(_LARGEST_UNPACKED, max(_FEW_UNPACKED, _MOST_TIMES * path.stat().st_size))
     try:
         with gzip.open(path) as file:
             # Read at once, it would take as much memory as is allowed, however little there is.
-            while data.tell() <= _LARGEST_UNPACKED and (piece := file.read(_PIECE)):
+            while data.tell() <= most and (piece := file.read(_PIECE)):
                 data.write(piece)
     except (EOFError, gzip.BadGzipFile, zlib.error):
         raise TableError(f"{path} is no readable gzip file: cut off or damaged?") from None
     except MemoryError:
         raise TableError(f"{path} does not fit into memory when it is unpacked") from None
-    if data.tell() > _LARGEST_UNPACKED:
-        raise TableError(f"{path} is larger than 4 GiB when it is unpacked")
+    if data.tell() > most:
+        raise TableError(f"{path} is larger than {most:,} bytes when it is unpacked")
     if not data.tell():
         raise TableError(f"{path} is empty")
     data.seek(0)
@@ -318,19 +335,47 @@ def is_list(kind: Any) -> bool:
 # ---- columns without a schema: results that are no part of a run's record -----------------------
 
 
-def write_columns(path: Path, columns: Mapping[str, npt.NDArray[Any] | list[Any] | Paths]) -> None:
+def columns_kind(name: str, example: str, columns: Sequence[str]) -> Kind:
+    """Return the kind of the files that `write_columns` makes of these columns."""
+
+    def matches(path: Path) -> bool:
+        """Return True for Parquet with exactly these columns, or for CSV whose first line names
+        them."""
+        with suppress(OSError, ValueError, MemoryError, csv.Error, pa.ArrowException):
+            with path.open("rb") as file:
+                head = file.read(_LINE)
+            if head.startswith(b"PAR1"):
+                return column_names(path) == list(columns)
+            first, ended, _ = head.partition(b"\n")
+            return bool(ended) and next(csv.reader([first.decode()])) == list(columns)
+        return False
+
+    return Kind(name, example, matches)
+
+
+def write_columns(
+    path: Path,
+    columns: Mapping[str, npt.NDArray[Any] | list[Any] | Paths],
+    kind: Kind | None = None,
+) -> None:
     """Write equally long columns to a ``.parquet`` or ``.csv`` file, which appears when it is
     complete.
 
     `Paths` become lists of link ids, which CSV cannot hold.
 
+    Args:
+        path: The file.
+        columns: The columns by name.
+        kind: The kind of file, if the user named it; no file of another kind is replaced.
+
     Raises:
+        FolderError: The path is none for a file of this kind.
         TableError: It cannot be written, or has another suffix.
     """
     table = pa.table({name: to_arrow(column) for name, column in columns.items()})
     as_csv = is_csv(path)
     try:
-        with atomic_write(path) as partial:
+        with atomic_write(path) if kind is None else output_file(path, kind) as partial:
             if as_csv:
                 pacsv.write_csv(table, partial.absolute())
             else:
@@ -339,6 +384,7 @@ def write_columns(path: Path, columns: Mapping[str, npt.NDArray[Any] | list[Any]
                 )
     except OSError as error:
         raise TableError(f"cannot write {path}: {why(error)}") from None
+    trial.note_written(path)
 
 
 def to_arrow(column: npt.NDArray[Any] | list[Any] | Paths) -> pa.Array:
@@ -355,6 +401,9 @@ def read_arrow(path: Path) -> pa.Table:
     Raises:
         TableError: The file is missing, damaged or not Parquet.
     """
+    if not path.is_file():
+        raise TableError(f"{path} is missing")
+    need_harmless(path)
     try:
         # a:b would be an address
         table = pq.read_table(path.absolute(), page_checksum_verification=True)

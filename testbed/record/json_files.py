@@ -13,6 +13,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from testbed.errors import UserError
 from testbed.record.atomic import atomic_write
+from testbed.record.bounded import read_json_text
 from testbed.record.documents import DOCUMENTS
 from testbed.record.messages import shown
 
@@ -33,7 +34,7 @@ def read_document(path: Path) -> dict[str, Any]:
         DocumentError: It cannot be read, or does not match its declaration.
     """
     try:
-        return _checked(path, path.read_bytes())
+        return _checked(path, read_json_text(path))
     except OSError as error:
         raise DocumentError(f"{path}: {error.strerror or 'not readable'}") from None
 

@@ -22,7 +22,6 @@ and the summary's hash in the manifest.
 
 from __future__ import annotations
 
-import json
 import shutil
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -42,7 +41,9 @@ from testbed.fabric.monitors import monitor_switches
 from testbed.fabric.names import command, plain, shortened
 from testbed.fabric.packet_fabric import PacketFabric
 from testbed.fabric.segments import Segments, segments
+from testbed.record import trial
 from testbed.record.atomic import MARK, FolderError, PendingRun, atomic_write, held, need_no_links
+from testbed.record.bounded import read_json
 from testbed.record.checks import check_references
 from testbed.record.documents import Capture, Config, Network, Summary
 from testbed.record.fabric_file import read_fabric
@@ -280,6 +281,7 @@ class RunDirectory:
     def __init__(self, path: Path, finished: bool = True, trust: bool = False) -> None:
         self.path = path
         self.finished = finished
+        self._harmless: set[str] = set()  # the kinds of tables that were read in a child
         if not path.is_dir():
             raise RunError(f"{path} is not a directory: give the directory of a finished run")
         if finished and path.name.endswith(".partial"):
@@ -362,6 +364,7 @@ class RunDirectory:
             RunError: The file is missing, damaged or not of the schema (one line).
         """
         schema = of(name)
+        self._need_harmless(name)
         try:
             table = read_table(self.path / f"{name}.parquet", schema)
             values = table.columns()
@@ -373,6 +376,22 @@ class RunDirectory:
         del table
         free_buffers()
         return values
+
+    def _need_harmless(self, name: str) -> None:
+        """Try to read the table and those that are read with it, in one child for all of them.
+
+        Raises:
+            RunError: One of them takes too much memory or time.
+        """
+        kind = "diagnoses/*.parquet" if name.startswith("diagnoses/") else "*.parquet"
+        if kind in self._harmless:
+            return
+        paths = [*self.path.glob(kind)]
+        if kind == "*.parquet":
+            paths += self.path.glob("registers/*.parquet")
+        if (beyond := trial.need_harmless(paths)) is not None:
+            raise RunError(f"{beyond} {trial.BEYOND}: make the run again")
+        self._harmless.add(kind)
 
     def _of_finished_epochs(self, schema: Schema, values: dict[str, Any]) -> dict[str, Any]:
         """Return the columns without the rows of an epoch that was interrupted."""
@@ -404,7 +423,11 @@ class RunDirectory:
     @cached_property
     def summary(self) -> Summary:
         """Return the scores and costs of all methods; RunError if ``summary.json`` is invalid."""
-        return cast(Summary, self._document("summary.json"))
+        summary = cast(Summary, self._document("summary.json"))
+        for name in summary["methods"]:  # each names the files of its diagnosis
+            if "/" in name or name.startswith(".") or not name.isprintable():
+                self._wrong("summary.json", f"methods: {shown(name)} is no name of a method")
+        return summary
 
     @cached_property
     def capture(self) -> Capture | None:
@@ -437,8 +460,8 @@ def _check_manifest(path: Path) -> None:
 def _check_version(path: Path) -> None:
     """Raise RunError if the record has another version; this is checked first."""
     try:
-        config = json.loads((path / "config.json").read_bytes())
-    except (OSError, ValueError, RecursionError):
+        config = read_json(path / "config.json")
+    except (OSError, ValueError):
         config = None
     if not isinstance(config, dict):
         raise RunError(f"{path / 'config.json'} is not readable JSON: make the run again")

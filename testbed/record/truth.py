@@ -3,10 +3,10 @@
 
 from __future__ import annotations
 
-import yaml
-
 from testbed.fabric.clos import TopologyError
+from testbed.record.bounded import MOST_YAML, read_bounded
 from testbed.record.run import RunDirectory, RunError
+from testbed.record.yaml_file import load_yaml
 
 
 def links_with_matches(run: RunDirectory) -> list[str]:
@@ -16,11 +16,14 @@ def links_with_matches(run: RunDirectory) -> list[str]:
         RunError: ``truth.yaml`` is damaged (one line).
     """
     path = run.path / "truth.yaml"
-    text = path.read_text(encoding="utf-8", errors="replace")
+    try:
+        text = read_bounded(path, 4 * MOST_YAML).decode(errors="replace")
+    except OSError as error:
+        raise RunError(f"{path}: {error.strerror}") from None
     if "match:" not in text:  # faults are many, and seldom have one
         return []
     try:
-        faults = yaml.safe_load(text)["faults"]
+        faults = load_yaml(text)["faults"]
         matched = {fault["link"] for fault in faults if "match" in fault}
         return sorted(matched - {fault["link"] for fault in faults if "match" not in fault})
     except Exception:
@@ -35,9 +38,9 @@ def failed_devices(run: RunDirectory) -> dict[str, int]:
     """
     path, fabric = run.path / "truth.yaml", run.fabric
     try:
-        text = path.read_text(encoding="utf-8")
+        text = read_bounded(path, 4 * MOST_YAML).decode()
         _, key, text = text.rpartition("failed_devices:")  # it is the last, and faults are many
-        names = yaml.safe_load(text) if key else ()
+        names = load_yaml(text) if key else ()
     except Exception:  # PyYAML has errors of many kinds for a value that is none of its tag
         raise RunError(
             f"{path} is damaged: failed_devices must be switches of the fabric"

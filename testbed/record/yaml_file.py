@@ -13,12 +13,72 @@ import yaml
 from pydantic import BaseModel, ValidationError
 
 from testbed.errors import UserError
+from testbed.record.bounded import MOST_YAML, read_bounded
 from testbed.record.messages import first_problem, shown
 
 Model = TypeVar("Model", bound=BaseModel)
 _BOOL = "tag:yaml.org,2002:bool"
 _UNSPEAKABLE = re.compile("[\\0\ud800-\udfff]")
 """Zero bytes and surrogates, which YAML can express but file systems and tables cannot."""
+
+
+MOST_NODES, MOST_LEVELS = 200_000, 50
+"""The most keys and values of a file, those that aliases repeat included, and their nesting.
+
+A list of 30,000 faults has some 150,000 nodes, which PyYAML reads in seconds.
+"""
+
+
+class _TooLarge(yaml.YAMLError):
+    """A document is beyond a bound; ``problem`` says which."""
+
+    def __init__(self, problem: str, mark: yaml.Mark) -> None:
+        super().__init__(problem)
+        self.problem, self.problem_mark = problem, mark
+
+
+class _Bounded(yaml.SafeLoader):
+    """A loader that raises `_TooLarge` before a document takes much time or memory."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+        self._weights: dict[int, int] = {}  # of nodes with their parts, by identity
+        self._composed = self._level = 0
+
+    def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
+        """Return the next node, and count it; an alias counts as all that it stands for."""
+        event = self.peek_event()
+        if isinstance(event, yaml.AliasEvent):
+            node = super().compose_node(parent, index)
+            if id(node) not in self._weights:
+                raise _TooLarge("an alias stands for what it is a part of", event.start_mark)
+            self._count(self._weights[id(node)], event.start_mark)
+            return node
+        self._level += 1
+        if self._level > MOST_LEVELS:
+            raise _TooLarge(f"it has more than {MOST_LEVELS} levels", event.start_mark)
+        before = self._composed
+        self._count(1, event.start_mark)
+        node = super().compose_node(parent, index)
+        self._level -= 1
+        self._weights[id(node)] = self._composed - before
+        return node
+
+    def _count(self, more: int, mark: yaml.Mark) -> None:
+        self._composed += more
+        if self._composed > MOST_NODES:
+            raise _TooLarge(f"it has more than {MOST_NODES:,} keys and values", mark)
+
+
+def load_yaml(text: str) -> Any:
+    """Return the content of a YAML text of a stranger.
+
+    Raises:
+        Exception: It is no YAML, or beyond a bound. PyYAML has errors of many kinds.
+    """
+    loader = _Bounded(text)
+    node = loader.get_single_node()
+    return loader.construct_document(node) if node else None
 
 
 class YamlError(UserError):
@@ -91,9 +151,7 @@ def read_yaml(path: Path, absent: str, empty: str, *, own: bool = False) -> Yaml
         YamlError: There is none, it cannot be read, or is no such YAML.
     """
     try:
-        if path.exists() and not path.is_file() and not path.is_dir():
-            raise YamlError(f"cannot read {path}: it is not a regular file")
-        text = path.read_text(encoding="utf-8")
+        text = read_bounded(path, MOST_YAML).decode()
     except FileNotFoundError:
         raise YamlError(absent) from None
     except OSError as error:
@@ -101,7 +159,7 @@ def read_yaml(path: Path, absent: str, empty: str, *, own: bool = False) -> Yaml
     except UnicodeDecodeError:
         raise YamlError(f"cannot read {path}: it is not UTF-8 text") from None
     try:
-        loader = (getattr(yaml, "CSafeLoader", yaml.SafeLoader) if own else yaml.SafeLoader)(text)
+        loader = (getattr(yaml, "CSafeLoader", yaml.SafeLoader) if own else _Bounded)(text)
         node = loader.get_single_node()
         content = loader.construct_document(node) if node else None
     except Exception as error:  # PyYAML has many kinds, also for a value that is none of its tag

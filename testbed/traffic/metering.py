@@ -19,18 +19,20 @@ import math
 import os
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from testbed.arrays import FloatArray
-from testbed.compiled import njit
+from testbed.arrays import BoolArray, FloatArray
 from testbed.control.epochs import upload_bytes
 from testbed.control.selection import SelectionParameters
 from testbed.dataplane import BUCKETS, ROWS
 from testbed.fabric.segments import Segments
+from testbed.kernels import Kernels
 from testbed.traffic.generator import PAYLOAD, FlowProcess
 
+_KERNELS = Kernels.beside(__file__)
 _POOL = 1 << 16  # flows drawn beforehand, of which the segments draw theirs
 _CHUNK = 1 << 15  # segments
 _CLEAN = 0.99
@@ -54,6 +56,34 @@ class Metered:
     removed: npt.NDArray[np.int32]
     watched: npt.NDArray[np.int32]
     reached: npt.NDArray[np.int32]
+
+
+class _Pools(NamedTuple):
+    """Flows to draw from, float64[:, 2]: the packets of each, and its packets an epoch."""
+
+    n_new: int
+    n_old: int
+    new: FloatArray
+    old: FloatArray
+
+
+class _Selection(NamedTuple):
+    """`SelectionParameters` for the kernel; ``latency`` is in epochs."""
+
+    alpha: float
+    beta: int
+    delta: int
+    eta: float
+    latency: float
+
+
+class _Flows(NamedTuple):
+    """What the kernel works in: flows of one segment that are under way, [room] each."""
+
+    left: FloatArray
+    rate: FloatArray
+    chosen: BoolArray
+    room: int
 
 
 def meter(
@@ -96,15 +126,31 @@ def meter(
     room = float(ongoing.max(initial=0.0))
     room = int(room + 12 * np.sqrt(room) + 200)
 
+    pools = _Pools(len(new), len(old), new, old)
+    latency = parameters.latency_ns / 1e9 / epoch_s
+    selection = _Selection(
+        parameters.alpha, parameters.beta, parameters.delta, parameters.eta, latency
+    )
+
     def run(chunk: int) -> None:
-        """Count on one chunk, a slice of the segments [S], into the arrays above."""
-        part = slice(chunk * _CHUNK, (chunk + 1) * _CHUNK)
-        _meter(
-            np.random.default_rng(seeds[chunk]), arrivals[part], ongoing[part], success[:, part],
-            new, old, parameters.alpha, parameters.beta, parameters.delta, parameters.eta,
-            parameters.latency_ns / 1e9 / epoch_s, room, sent[:, part], flows[part],
-            installed[part], removed[part], watched[part], reached[part],
-        )  # fmt: skip
+        """Count on one chunk of the segments, into the arrays above."""
+        _KERNELS.meter(
+            rng=np.random.default_rng(seeds[chunk]),
+            begin=chunk * _CHUNK,
+            end=min((chunk + 1) * _CHUNK, n),
+            pools=pools,
+            selection=selection,
+            working=_Flows(np.empty(room), np.empty(room), np.empty(room, np.bool_), room),
+            arrivals=arrivals,
+            ongoing=ongoing,
+            success=success,
+            sent=sent,
+            flows=flows,
+            installed=installed,
+            removed=removed,
+            watched=watched,
+            reached=reached,
+        )
 
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         list(pool.map(run, range(len(seeds))))
@@ -122,49 +168,3 @@ def meter_upload(metered: Metered, segments: Segments) -> int:
     collide = (1 - _CLEAN) ** (1 / ROWS)
     buckets = max(BUCKETS, math.ceil((busiest - 1) / -math.log(1 - collide)))
     return upload_bytes(len(np.unique(np.concatenate(ends))), buckets)
-
-
-@njit
-def _meter(
-    rng, arrivals, ongoing, success, new, old, alpha, beta, delta, eta, latency, room, sent, flows,
-    installed, removed, watched, reached,
-):  # fmt: skip
-    """Write the counts of each segment; packets are real numbers until then, times in epochs."""
-    left, rate = np.empty(room), np.empty(room)
-    chosen = np.empty(room, np.bool_)
-    for s in range(len(arrivals)):
-        n = min(rng.poisson(ongoing[s]), room)
-        for f in range(n):
-            pick = int(rng.random() * len(old))
-            left[f], rate[f], chosen[f] = old[pick, 0], old[pick, 1], False
-        wanted = delta
-        for e in range(len(sent)):
-            passing = success[min(e, len(success) - 1), s]
-            packets, active, kept = 0.0, 0, 0
-            for f in range(n + rng.poisson(arrivals[s])):
-                if f < n:
-                    size, speed, monitored, time = left[f], rate[f], chosen[f], 1.0
-                else:
-                    pick = int(rng.random() * len(new))
-                    size, speed, monitored, time = new[pick, 0], new[pick, 1], False, rng.random()
-                now = min(size, speed * time)
-                counted = now if monitored else 0.0
-                if not monitored and wanted > 0 and now * passing > eta:
-                    monitored = True
-                    wanted -= 1
-                    installed[s] += 1
-                    counted = max(now - eta / passing - speed * latency, 0.0)
-                if counted > 0 and passing > 0:
-                    active += 1
-                packets += counted
-                watched[s] += monitored
-                if size - now >= 0.5 and kept < room:
-                    left[kept], rate[kept], chosen[kept] = size - now, speed, monitored
-                    kept += 1
-                elif monitored:
-                    removed[s] += 1
-            n = kept
-            reached[s] += active >= beta
-            sent[e, s] = int(packets + 0.5)
-            flows[s] = max(flows[s], active)
-            wanted = delta if packets < alpha or active < beta else 0

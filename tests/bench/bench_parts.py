@@ -85,7 +85,6 @@ def _workers(folder: Path) -> Iterator[tuple[Path, list[int]]]:
     file, here = folder / "scheduler.json", Path(__file__).parents[2]
     environment = {
         **os.environ, "PYTHONPATH": str(here), "OMP_NUM_THREADS": "1",
-        "NUMBA_NUM_THREADS": "1",
     }  # fmt: skip
     common = ["--scheduler-file", str(file), "--no-dashboard"]
     commands = [["scheduler", *common, "--host", "127.0.0.1", "--port", "0"]]

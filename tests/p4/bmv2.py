@@ -4,14 +4,11 @@
 from __future__ import annotations
 
 import re
-import shutil
 import socket
 import struct
 import subprocess
-import sys
 import time
 from collections.abc import Sequence
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -19,25 +16,8 @@ import numpy as np
 import numpy.typing as npt
 
 from testbed.softswitch import Switch
-
-
-@cache
-def cli_python() -> str:
-    """An interpreter that can run simple_switch_CLI (it needs thrift), or ""."""
-    for python in filter(None, (shutil.which("python3"), "/usr/bin/python3", sys.executable)):
-        probe = subprocess.run([python, "-c", "import thrift"], capture_output=True)
-        if probe.returncode == 0:
-            return python
-    return ""
-
-
-def missing() -> str:
-    """Why simple_switch cannot be run here, or ""."""
-    for program in ("simple_switch", "simple_switch_CLI"):
-        if shutil.which(program) is None:
-            return f"{program} is not on the PATH"
-    return "" if cli_python() else "no Python with thrift for simple_switch_CLI"
-
+from tests.patience import PATIENCE_S
+from tests.programs import COMMAND_LINE
 
 _PACKET_IN, _PACKET_OUT = 3, 4
 _PAIR, _SUBSCRIBE = 16, 33
@@ -86,7 +66,7 @@ def _own_network() -> list[str]:
     """
     prefix = ["unshare", "--net", "--map-root-user", "sh", "-c", 'ip link set lo up && exec "$@"']
     try:
-        works = subprocess.run([*prefix, "sh", "true"], capture_output=True, timeout=10)
+        works = subprocess.run([*prefix, "sh", "true"], capture_output=True, timeout=PATIENCE_S)
     except (OSError, subprocess.TimeoutExpired):
         return []
     return [*prefix, "sh"] if works.returncode == 0 else []
@@ -141,7 +121,7 @@ class SimpleSwitch:
         self._log.close()
 
     def _connect(self, path: Path, protocol: int) -> _Nanomsg:
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + PATIENCE_S
         while True:
             try:
                 return _Nanomsg(path, protocol)
@@ -151,7 +131,7 @@ class SimpleSwitch:
                 time.sleep(0.05)
 
     def _wait_for_control(self) -> None:
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + PATIENCE_S
         while "Obtaining JSON" not in self.control([]):
             assert time.monotonic() < deadline, "simple_switch does not answer"
             time.sleep(0.1)
@@ -161,14 +141,13 @@ class SimpleSwitch:
         result = subprocess.run(
             [
                 *self._enter,
-                cli_python(),
-                shutil.which("simple_switch_CLI") or "",
+                *COMMAND_LINE,
                 *("--thrift-port", str(self._port)),
             ],
             input="\n".join(commands) + "\n",
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=PATIENCE_S,
         )
         return result.stdout + result.stderr
 

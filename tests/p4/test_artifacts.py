@@ -13,6 +13,9 @@ from typing import Any
 
 import pytest
 
+from tests.patience import PATIENCE_S
+from tests.programs import needs
+
 from .conftest import P4
 
 BUILD = P4 / "build"
@@ -41,7 +44,7 @@ def copy_of_sources(to: Path) -> Path:
 
 def make(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        ["make", "-C", str(folder), *arguments], capture_output=True, text=True, timeout=120
+        ["make", "-C", str(folder), *arguments], capture_output=True, text=True, timeout=PATIENCE_S
     )
 
 
@@ -64,7 +67,7 @@ def statements(p4info: Path) -> list[str]:
     return [line for line in lines if line and not line.startswith("#")]
 
 
-@pytest.mark.skipif(shutil.which("p4c") is None, reason="p4c is not on the PATH")
+@needs("p4c")
 def test_compiling_again_gives_the_committed_artifacts(tmp_path: Path) -> None:
     folder = copy_of_sources(tmp_path)
     shutil.rmtree(folder / "build")

@@ -19,8 +19,9 @@ from testbed.dataplane import EXPIRY, HEAVY_HITTER, PROGRAM, USM, VERDICT
 from testbed.dataplane import FAULT as EGRESS_FAULT
 from testbed.fabric.fat_tree import FatTree
 from testbed.softswitch import Program, Switch
+from tests.programs import needs
 
-from .bmv2 import Mirror, SimpleSwitch, missing
+from .bmv2 import Mirror, SimpleSwitch
 from .fabric import monitor_dsm, monitor_usm
 from .frames import (
     CORRUPT,
@@ -42,7 +43,7 @@ from .frames import (
     shimmed,
 )
 
-pytestmark = pytest.mark.skipif(bool(missing()), reason=missing())
+pytestmark = needs("simple_switch", "simple_switch_CLI")
 
 PACKETS = 5000  # a switch; three switches
 PATH_BFS = (0x0, 0x77, 0x10400101, 0xFFFFFFFF)

@@ -18,6 +18,8 @@ import pytest
 import yaml
 from p4.config.v1 import p4info_pb2 as _p4info_pb2
 
+from tests.patience import PATIENCE_S
+
 from .conftest import P4
 
 p4info_pb2: Any = _p4info_pb2
@@ -171,7 +173,7 @@ def test_without_a_compiler_make_says_in_one_line_what_to_do(target: str, tmp_pa
         ["make", "-C", str(tmp_path / "p4"), target, f"PYTHON={sys.executable}"],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=PATIENCE_S,
         env={**os.environ, "PATH": str(tools)},
     )
     assert done.returncode == 2

@@ -19,6 +19,7 @@ import pytest
 
 from analysis.methods.registry import GROUP
 from testbed.network.requirements import missing
+from tests.patience import PATIENCE_S
 
 ROOT = Path(__file__).parents[2]
 FLOW = ["--backend", "flow", "--epochs", "1", "--load", "0.01", "--methods", "netbouncer"]
@@ -93,7 +94,6 @@ class Folder:
             (self.path / f"{name}.py").write_text(
                 f"open({told!r}, 'a').close()\nraise ImportError('a stranger: {name}')\n"
             )
-        (self.path / ".numba_config.yaml").write_text("cache_dir: kept\ndisable_jit: 1\n")
         (self.path / "matplotlibrc").write_text("text.usetex: True\n")
         plugin = self.path / "plugged-1.dist-info"
         plugin.mkdir()
@@ -107,7 +107,7 @@ class Folder:
     def run(self, *command: str | Path, code: int = 0, text: str = "") -> str:
         """Run a command here to its end; what it printed."""
         done = subprocess.run(
-            command, cwd=self.path, input=text, capture_output=True, text=True, timeout=600
+            command, cwd=self.path, input=text, capture_output=True, text=True, timeout=PATIENCE_S
         )
         assert not self.imported, (command, self.imported)
         assert not (self.path / "kept").exists(), command
@@ -185,7 +185,7 @@ def test_the_server_of_a_live_page_does_not(folder: Folder, canary: Path) -> Non
         try:
             address = next(line for line in run.stdout if "http://" in line).split()[-1]
             port = int(address.rstrip("/").rpartition(":")[2])
-            with socket.create_connection(("127.0.0.1", port), timeout=30) as client:
+            with socket.create_connection(("127.0.0.1", port), timeout=PATIENCE_S) as client:
                 client.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
                 assert client.recv(16).startswith(b"HTTP/1.1 200")
         finally:
@@ -203,7 +203,7 @@ def test_a_switch_does_not(name: str, folder: Folder, installed: Callable[[str],
     options = ["--no-p4", "--thrift-port", str(port), "--", "--grpc-server-addr", "unix:grpc"]
     with subprocess.Popen([command, *options], cwd=folder.path) as switch:
         try:
-            deadline = time.monotonic() + 60
+            deadline = time.monotonic() + PATIENCE_S
             while not (folder.path / "grpc").exists():
                 assert switch.poll() is None and time.monotonic() < deadline
                 time.sleep(0.05)
@@ -232,7 +232,7 @@ def test_the_processes_of_a_real_network_do_not(folder: Folder, canary: Path) ->
             )
             assert "a stranger" not in said and "'numpy'" in said
         finally:
-            net.communicate("diagnose\nexit\n", timeout=120)
+            net.communicate("diagnose\nexit\n", timeout=PATIENCE_S)
     assert not folder.imported
     options = [
         "--backend",

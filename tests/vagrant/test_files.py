@@ -16,6 +16,7 @@ import yaml
 
 from analysis.methods.registry import METHODS
 from scenarios.experiment.request import load_scenario
+from tests.patience import PATIENCE_S
 
 ROOT = Path(__file__).parent.parent.parent
 PROVISION = ROOT / "vagrant" / "provision.sh"
@@ -23,7 +24,7 @@ WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
 
 
 def run(*command: str | Path, **options: Any) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, **options)
+    return subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, **options)
 
 
 def tool(name: str) -> str:

@@ -10,9 +10,11 @@ import numpy as np
 import numpy.typing as npt
 
 from analysis.solvers.parts import in_parts
-from testbed.arrays import BoolArray, FloatArray, FloatMatrix, LongArray
-from testbed.compiled import kernel, njit
+from testbed.arrays import BoolArray, FloatArray, FloatMatrix, IntArray, LongArray
 from testbed.fabric.paths import pointers
+from testbed.kernels import Kernels
+
+KERNELS = Kernels.beside(__file__)
 
 MEMO_SLOTS = 1 << 25
 """Log-likelihoods that are cached for all groups with several paths together, at least 16 for each
@@ -45,36 +47,6 @@ class FlowValues(NamedTuple):
     width: LongArray
     memo_ptr: LongArray
     memo: FloatMatrix
-
-
-@kernel
-def value(values, g, b):
-    """Return the log-likelihood in nats of group g with b bad paths, relative to no bad path; b is
-    limited to 0..width."""
-    width = values.width[g]
-    b = min(max(b, 0), width)
-    if b == 0:
-        return 0.0
-    slots = values.memo_ptr[g + 1] - values.memo_ptr[g]
-    at = values.memo_ptr[g] + (b & (slots - 1))
-    if slots and values.memo[at, 0] == b:
-        return values.memo[at, 1]
-    total = 0.0
-    if b == width:
-        for f in range(values.ptr[g], values.ptr[g + 1]):
-            total += values.times[f] * values.score[f]
-    else:
-        share = b / width
-        for f in range(values.ptr[g], values.ptr[g + 1]):
-            score, bent = values.score[f], values.bent[f]
-            if score > 0:
-                total += values.times[f] * (score + np.log(share + (1 - share) * bent))
-            else:
-                total += values.times[f] * np.log1p(share * bent)
-    if slots:
-        values.memo[at, 0] = b
-        values.memo[at, 1] = total
-    return total
 
 
 class Counts(NamedTuple):
@@ -116,7 +88,7 @@ def flow_values(
         counts: The packets of each flow.
         loss: Loss rates on bad and on good paths.
     """
-    score, ptr = _scores(group, width, counts, _Odds.of(loss))
+    score, ptr = _scores(group.astype(np.int32, copy=False), width, counts, _Odds.of(loss))
     count = np.zeros(len(width), np.int64)
     merged = in_parts(len(score), _merge, ptr, score, width, count)
     score, times = (np.concatenate([part[i] for part in merged]) for i in (0, 1))
@@ -135,60 +107,43 @@ def flow_values(
     )
 
 
-@njit
-def _scores(group, width, counts, odds):
+def _scores(
+    group: IntArray, width: LongArray, counts: Counts, odds: _Odds
+) -> tuple[FloatArray, LongArray]:
     """Return the scores of all flows in the order of their groups, float64[F], and where each
     group's scores begin, int64[G + 1]."""
-    ptr = np.zeros(len(width) + 1, np.int64)
-    for g in group:
-        ptr[g + 1] += 1
-    ptr = np.cumsum(ptr)
+    ptr = pointers(np.bincount(group, minlength=len(width)))
     score = np.empty(len(group))
-    _place_scores(group, width, counts, odds, ptr[:-1].copy(), score)
+    KERNELS.place_scores(
+        group=group,
+        width=width,
+        **counts._asdict(),
+        odds=odds,
+        free_place=ptr[:-1].copy(),
+        score=score,
+    )
     return score, ptr
 
 
-@kernel
-def _place_scores(group, width, counts, odds, free, score):
-    """Write each flow's score to the next free place of its group, ``free[g]``, int64[G]."""
-    for f in range(len(group)):
-        g, sent, lost = group[f], counts.sent[f], counts.lost[f]
-        hidden = 1 if width[g] > 1 else 0
-        total = lost * odds.per_lost[hidden] + (sent - lost) * odds.per_arrived[hidden]
-        if counts.given_loss[f] and not hidden:
-            bad = np.expm1(sent * np.log1p(-odds.bad))
-            good = np.expm1(sent * np.log1p(-odds.good))
-            total -= np.log(bad / good)
-        score[free[g]] = total
-        free[g] += 1
-
-
-@njit
-def _merge(part, parts, ptr, score, width, count):
+def _merge(
+    part: int, parts: int, ptr: LongArray, score: FloatArray, width: LongArray, count: LongArray
+) -> tuple[FloatArray, FloatArray]:
     """Merge equal flows of each group in one part of the groups. The flows of a group with a single
     path become one, since their scores add up.
 
     Return the distinct scores and how often each occurs, one group after another; write the number
     of distinct scores of each group to ``count``, int64[G].
     """
-    n = len(width)
-    begin, end = part * n // parts, (part + 1) * n // parts
-    left = np.empty(ptr[end] - ptr[begin])
-    times = np.empty(len(left))
-    at = 0
-    for g in range(begin, end):
-        flows = score[ptr[g] : ptr[g + 1]]
-        start = at
-        if width[g] == 1 and len(flows):
-            left[at], times[at] = flows.sum(), 1.0
-            at += 1
-        else:
-            flows.sort()
-            for f in range(len(flows)):
-                if f > 0 and flows[f] == flows[f - 1]:
-                    times[at - 1] += 1.0
-                else:
-                    left[at], times[at] = flows[f], 1.0
-                    at += 1
-        count[g] = at - start
-    return left[:at], times[:at]
+    begin, end = (len(width) * at // parts for at in (part, part + 1))
+    distinct, times = np.empty((2, ptr[end] - ptr[begin]))
+    n = KERNELS.merge_equal(
+        part=part,
+        parts=parts,
+        ptr=ptr,
+        score=score,
+        width=width,
+        count=count,
+        distinct=distinct,
+        times=times,
+    )
+    return distinct[:n], times[:n]

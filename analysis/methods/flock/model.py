@@ -154,7 +154,7 @@ def pair_groups(
     cell = (src.astype(np.int64) * n_tors + dst)[flows.path_set[flow]]
     used = np.zeros(n_tors**2, np.bool_)
     used[cell] = True
-    group = (np.cumsum(used) - 1)[cell]
+    group = (np.cumsum(used, dtype=np.int32) - 1)[cell]
     src, dst = np.divmod(np.flatnonzero(used), n_tors)
     turn = ecmp.turn[src, dst].astype(np.int64)
     up, down = (turn - 1) * n_tors + src, (turn - 1) * n_tors + dst

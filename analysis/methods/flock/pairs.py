@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Groups of flows between pairs of ToRs over climbs: their contributions to delta, and their update
-after a flip."""
+"""Groups of flows between pairs of ToRs over climbs; what a flip does to them is in pairs.h."""
 
 from __future__ import annotations
 
@@ -8,9 +7,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from analysis.methods.flock.flow_values import FlowValues, value
+from analysis.methods.flock.flow_values import FlowValues
 from testbed.arrays import FloatArray, IntArray, LongArray, WordArray
-from testbed.compiled import kernel, njit
 
 WayArray = np.ndarray[tuple[int, int], np.dtype[np.int32]]
 
@@ -36,6 +34,11 @@ class Climbs(NamedTuple):
     top: IntArray
     component_ptr: LongArray
     lists: IntArray
+
+    @property
+    def n_lists(self) -> int:
+        """Return the number of lists."""
+        return len(self.list_ptr) - 1
 
 
 class Pairs(NamedTuple):
@@ -63,67 +66,25 @@ class Pairs(NamedTuple):
     ways: WayArray
     bad: IntArray
 
+    @property
+    def n_groups(self) -> int:
+        """Return the number of pairs of ToRs."""
+        return len(self.bad)
 
-@njit(inline="always")
-def ones(x):
-    """Return the number of bits of a uint64 that are 1."""
-    x = x - ((x >> np.uint64(1)) & np.uint64(0x5555555555555555))
-    x = (x & np.uint64(0x3333333333333333)) + ((x >> np.uint64(2)) & np.uint64(0x3333333333333333))
-    x = (x + (x >> np.uint64(4))) & np.uint64(0x0F0F0F0F0F0F0F0F)
-    return np.int64((x * np.uint64(0x0101010101010101)) >> np.uint64(56))
+    @property
+    def by_ways(self) -> bool:
+        """Return whether several climbs of a list lead to one top."""
+        return len(self.ways) > 0
 
-
-@njit(inline="always")
-def word_of(bits, pairs, of_list, index):
-    """Return the word of a list's bits for the tops from ``64 * index`` on; 0 if the list has no
-    such word."""
-    at = pairs.climbs.word_ptr[of_list] + index - pairs.climbs.first_word[of_list]
-    if at < pairs.climbs.word_ptr[of_list] or at >= pairs.climbs.word_ptr[of_list + 1]:
-        return np.uint64(0)
-    return bits[at]
+    @property
+    def n_tops(self) -> int:
+        """Return the number of columns of ``ways``."""
+        return self.ways.shape[1]
 
 
-@kernel
-def shared_tops(pairs, a, b):
-    """Return how many pairs of good climbs, one of each list, end at the same top: the good paths
-    of a pair of ToRs."""
-    shared = 0
-    if len(pairs.ways):
-        for top in range(pairs.ways.shape[1]):
-            shared += pairs.ways[a, top] * pairs.ways[b, top]
-        return shared
-    for at in range(pairs.climbs.word_ptr[a], pairs.climbs.word_ptr[a + 1]):
-        index = pairs.climbs.first_word[a] + at - pairs.climbs.word_ptr[a]
-        shared += ones(pairs.good[at] & word_of(pairs.good, pairs, b, index))
-    return shared
-
-
-@kernel
-def _count_turning(pairs, climb, failed, turned, touched, n):
-    """Count a climb for each component whose flip would make it bad (1) or good (-1).
-
-    ``touched[:n]`` are the components counted so far; return their number after this climb.
-    """
-    if pairs.failures[climb] <= 1:
-        for e in range(pairs.climbs.climb_ptr[climb], pairs.climbs.climb_ptr[climb + 1]):
-            c = pairs.climbs.components[e]
-            if pairs.failures[climb] == failed[c]:
-                if turned[c] == 0:
-                    touched[n] = c
-                    n += 1
-                turned[c] += 1 - 2 * pairs.failures[climb]
-    return n
-
-
-class _Scratch(NamedTuple):
-    """Working arrays of `_list_share`, zero (``mark``: -1) between its calls.
-
-    By component: ``usual``, the paths of a pair that turn if it flips (negative: turn good) where
-    the other list reaches every top, ``missing``, how many of them do not where it does not, and
-    the components where these are not 0. By such a number, from minus to plus the most climbs of a
-    list: ``total``, the change in log-likelihood summed over pairs, and ``known``, that of the pair
-    ``mark``; ``numbers`` are those in use.
-    """
+class ShareScratch(NamedTuple):
+    """Scratch memory of the kernels that add up the contribution of a list, zero (``mark``: -1)
+    between their calls; see pairs.h."""
 
     usual: IntArray
     members: IntArray
@@ -134,218 +95,16 @@ class _Scratch(NamedTuple):
     mark: LongArray
     numbers: LongArray
 
+    @classmethod
+    def of(cls, climbs: Climbs, n_components: int) -> ShareScratch:
+        """Return memory for the longest list of climbs."""
+        size = 2 * int(np.diff(climbs.list_ptr).max(initial=0)) + 1
+        usual, members, missing, touched = np.zeros((4, n_components), np.int32)
+        total, known = np.zeros((2, size))
+        mark, numbers = np.full(size, -1, np.int64), np.zeros(size, np.int64)
+        return cls(usual, members, missing, touched, total, known, mark, numbers)
 
-@njit
-def _scratch(pairs, n_components):
-    most = 0
-    for of_list in range(len(pairs.climbs.list_ptr) - 1):
-        most = max(most, pairs.climbs.list_ptr[of_list + 1] - pairs.climbs.list_ptr[of_list])
-    size = 2 * most + 1
-    return _Scratch(
-        np.zeros(n_components, np.int32),
-        np.zeros(n_components, np.int32),
-        np.zeros(n_components, np.int32),
-        np.zeros(n_components, np.int32),
-        np.zeros(size),
-        np.zeros(size),
-        np.full(size, -1, np.int64),
-        np.zeros(size, np.int64),
-    )
-
-
-@kernel
-def _list_share(pairs, of_list, sign, only, chosen, failed, delta, s):
-    """Add the contribution of a list's pairs to the delta of the list's components, times ``sign``.
-
-    With ``only``, count only pairs whose other list is ``chosen``.
-    """
-    zero = len(s.total) // 2
-    n_members = 0
-    for climb in range(pairs.climbs.list_ptr[of_list], pairs.climbs.list_ptr[of_list + 1]):
-        n_members = _count_turning(pairs, climb, failed, s.usual, s.members, n_members)
-    n_numbers = 0
-    for i in range(n_members):
-        n = s.usual[s.members[i]]
-        if s.mark[zero + n] != -2:
-            s.mark[zero + n] = -2
-            s.numbers[n_numbers] = n
-            n_numbers += 1
-    for i in range(n_numbers):
-        s.mark[zero + s.numbers[i]] = -1
-        s.total[zero + s.numbers[i]] = 0.0
-    for at in range(pairs.group_ptr[of_list], pairs.group_ptr[of_list + 1]):
-        other = pairs.others[at]
-        if only and not chosen[other]:
-            continue
-        g = pairs.groups[at]
-        bad = pairs.bad[g]
-        now = value(pairs.values, g, bad)
-        for i in range(n_numbers):
-            n = s.numbers[i]
-            s.known[zero + n] = value(pairs.values, g, bad + n) - now
-            s.mark[zero + n] = g
-            s.total[zero + n] += s.known[zero + n]
-        n_touched = 0
-        for word in range(pairs.climbs.word_ptr[of_list], pairs.climbs.word_ptr[of_list + 1]):
-            index = pairs.climbs.first_word[of_list] + word - pairs.climbs.word_ptr[of_list]
-            lacks = (pairs.good[word] | pairs.single[word]) & ~word_of(
-                pairs.good, pairs, other, index
-            )
-            while lacks:
-                low = lacks & (~lacks + np.uint64(1))
-                lacks ^= low
-                climb = pairs.climbs.climb_at[word, ones(low - np.uint64(1))]
-                n_touched = _count_turning(pairs, climb, failed, s.missing, s.touched, n_touched)
-        for i in range(n_touched):
-            c = s.touched[i]
-            n = s.usual[c] - s.missing[c]
-            s.missing[c] = 0
-            if s.mark[zero + n] != g:
-                s.known[zero + n] = value(pairs.values, g, bad + n) - now
-                s.mark[zero + n] = g
-            delta[c] += sign * (s.known[zero + n] - s.known[zero + s.usual[c]])
-    s.mark[:] = -1
-    for i in range(n_members):
-        c = s.members[i]
-        delta[c] += sign * s.total[zero + s.usual[c]]
-        s.usual[c] = 0
-
-
-@kernel
-def _list_share_by_ways(pairs, of_list, sign, only, chosen, failed, delta, s):
-    """Do what `_list_share` does, pair by pair, for lists in which several climbs lead to a top."""
-    for at in range(pairs.group_ptr[of_list], pairs.group_ptr[of_list + 1]):
-        other = pairs.others[at]
-        if only and not chosen[other]:
-            continue
-        g = pairs.groups[at]
-        n_touched = 0
-        for climb in range(pairs.climbs.list_ptr[of_list], pairs.climbs.list_ptr[of_list + 1]):
-            ways = pairs.ways[other, pairs.climbs.top[climb]]
-            if ways == 0 or pairs.failures[climb] > 1:
-                continue
-            for e in range(pairs.climbs.climb_ptr[climb], pairs.climbs.climb_ptr[climb + 1]):
-                c = pairs.climbs.components[e]
-                if pairs.failures[climb] == failed[c]:
-                    if s.usual[c] == 0:
-                        s.touched[n_touched] = c
-                        n_touched += 1
-                    s.usual[c] += ways * (1 - 2 * pairs.failures[climb])
-        now = value(pairs.values, g, pairs.bad[g])
-        for i in range(n_touched):
-            c = s.touched[i]
-            delta[c] += sign * (value(pairs.values, g, pairs.bad[g] + s.usual[c]) - now)
-            s.usual[c] = 0
-
-
-@njit
-def accumulate_pairs(part, parts, pairs, down, failed, n_components):
-    """Return the contribution to delta of one part of the lists of one way: float64[n_components].
-    ``down`` is 0 for the ways up and 1 for the ways down."""
-    delta, scratch = np.zeros(n_components), _scratch(pairs, n_components)
-    chosen = np.zeros(0, np.bool_)
-    half = (len(pairs.climbs.list_ptr) - 1) // 2
-    for of_list in range(down * half + part, (1 + down) * half, parts):
-        if len(pairs.ways):
-            _list_share_by_ways(pairs, of_list, 1.0, False, chosen, failed, delta, scratch)
-        else:
-            _list_share(pairs, of_list, 1.0, False, chosen, failed, delta, scratch)
-    return delta
-
-
-@njit
-def flip_pairs(component, pairs, failed, delta):
-    """Update the pairs of a component, and their contributions to delta, for its flip. ``failed``
-    is the same after the call as before."""
-    if pairs.climbs.component_ptr[component] == pairs.climbs.component_ptr[component + 1]:
-        return
-    n = len(pairs.climbs.list_ptr) - 1
-    mine, others = np.zeros(n, np.bool_), np.zeros(n, np.bool_)
-    scratch = _scratch(pairs, len(delta))
-    _meet(component, pairs, mine, others)
-    fails = not failed[component]
-    _shares(pairs, -1.0, mine, others, failed, delta, scratch)
-    failed[component] = fails
-    step_pairs(component, pairs, 1 if fails else -1)
-    _recount(component, pairs)
-    _shares(pairs, 1.0, mine, others, failed, delta, scratch)
-    failed[component] = not fails
-
-
-@kernel
-def _meet(component, pairs, mine, others):
-    """Mark the lists that a component is in, and those that share a group with one of them."""
-    for at in range(
-        pairs.climbs.component_ptr[component], pairs.climbs.component_ptr[component + 1]
-    ):
-        of_list = pairs.climbs.lists[at]
-        mine[of_list] = True
-        for i in range(pairs.group_ptr[of_list], pairs.group_ptr[of_list + 1]):
-            others[pairs.others[i]] = True
-
-
-@kernel
-def _shares(pairs, sign, mine, others, failed, delta, scratch):
-    """Add the contribution of all pairs with a list in ``mine`` to delta, times ``sign``."""
-    for of_list in range(len(mine)):
-        if not mine[of_list] and not others[of_list]:
-            continue
-        only = not mine[of_list]
-        if len(pairs.ways):
-            _list_share_by_ways(pairs, of_list, sign, only, mine, failed, delta, scratch)
-        else:
-            _list_share(pairs, of_list, sign, only, mine, failed, delta, scratch)
-
-
-@kernel
-def _recount(component, pairs):
-    """Recompute the number of bad paths of all pairs with a list that contains a component."""
-    for at in range(
-        pairs.climbs.component_ptr[component], pairs.climbs.component_ptr[component + 1]
-    ):
-        of_list = pairs.climbs.lists[at]
-        for i in range(pairs.group_ptr[of_list], pairs.group_ptr[of_list + 1]):
-            g = pairs.groups[i]
-            pairs.bad[g] = pairs.values.width[g] - shared_tops(pairs, pairs.up[g], pairs.down[g])
-
-
-@kernel
-def _step_list(pairs, of_list, component, by):
-    """Count a component's failure (``by`` 1) or release (-1) on the climbs of a list."""
-    for climb in range(pairs.climbs.list_ptr[of_list], pairs.climbs.list_ptr[of_list + 1]):
-        for e in range(pairs.climbs.climb_ptr[climb], pairs.climbs.climb_ptr[climb + 1]):
-            if pairs.climbs.components[e] == component:
-                pairs.failures[climb] += by
-                if len(pairs.ways):
-                    if pairs.failures[climb] == 0 or (pairs.failures[climb] == 1 and by == 1):
-                        pairs.ways[of_list, pairs.climbs.top[climb]] -= by
-                    continue
-                at = (
-                    pairs.climbs.word_ptr[of_list]
-                    + pairs.climbs.top[climb] // 64
-                    - pairs.climbs.first_word[of_list]
-                )
-                bit = np.uint64(1) << np.uint64(pairs.climbs.top[climb] % 64)
-                pairs.good[at] &= ~bit
-                pairs.single[at] &= ~bit
-                if pairs.failures[climb] == 0:
-                    pairs.good[at] |= bit
-                elif pairs.failures[climb] == 1:
-                    pairs.single[at] |= bit
-
-
-@kernel
-def step_pairs(component, pairs, by):
-    """Count a component's failure (``by`` 1) or release (-1) on all climbs; the pairs' numbers of
-    bad paths are not updated."""
-    for at in range(
-        pairs.climbs.component_ptr[component], pairs.climbs.component_ptr[component + 1]
-    ):
-        _step_list(pairs, pairs.climbs.lists[at], component, by)
-
-
-@kernel
-def place_pairs(pairs):
-    """Recompute the number of bad paths of every pair."""
-    for g in range(len(pairs.bad)):
-        pairs.bad[g] = pairs.values.width[g] - shared_tops(pairs, pairs.up[g], pairs.down[g])
+    @property
+    def n_numbers(self) -> int:
+        """Return the number of different numbers of paths that may turn."""
+        return len(self.mark)

@@ -4,30 +4,27 @@
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 
 from analysis.methods.flock.likelihood import (
     BETTER,
-    Gains,
     Room,
     State,
     accumulate,
-    first_best,
     flip,
-    hope,
     likelihood,
-    most_gained,
     place,
-    touched,
     turn,
 )
-from analysis.methods.flock.listed import gain_of, step
 from analysis.methods.flock.model import FlockModel
 from analysis.telemetry.identifiability import Identifiability
 from testbed.arrays import BoolArray, FloatArray
-from testbed.compiled import kernel, njit
 from testbed.fabric.paths import Paths, PathSets
+from testbed.kernels import Bound, Kernels
+
+KERNELS = Kernels.beside(__file__)
 
 MANY_PAIRS = 100_000
 """The number of ToR pairs, that of K=26, from which on a trial flip of every link is too slow."""
@@ -50,7 +47,7 @@ class Search:
 
     Attributes:
         failed: The hypothesis, bool[n_components].
-        state: What the compiled functions work on.
+        state: What the kernels work on; ``bound`` is the same in their form.
         remarks: What the user of its outcome should know.
         alone: What the listed groups blame alone, if they were asked, bool[n_components].
     """
@@ -62,29 +59,23 @@ class Search:
         self, model: FlockModel, failed: BoolArray | None = None, *, compare: bool = True
     ) -> None:
         self.model = model
-        n = model.n_components
         listed, pairs = model.listed, model.pairs
-        self.failed = np.zeros(n, np.bool_)
-        self._delta = np.zeros(n)
-        self._posterior = np.zeros(1)
-        self.state = state = State(
-            listed=listed._replace(failures=listed.failures.copy(), bad=listed.bad.copy()),
-            pairs=pairs._replace(
+        self.state = state = State.of(
+            listed._replace(failures=listed.failures.copy(), bad=listed.bad.copy()),
+            pairs._replace(
                 failures=pairs.failures.copy(),
                 good=pairs.good.copy(),
                 single=pairs.single.copy(),
                 ways=pairs.ways.copy(),
                 bad=pairs.bad.copy(),
             ),
-            failed=self.failed,
-            delta=self._delta,
-            scratch=np.zeros(n, np.int32),
-            prior=model.prior,
-            posterior=self._posterior,
+            model.prior,
         )
+        self.bound = state.bound()
+        self.failed, self._delta, self._posterior = state.failed, state.delta, state.posterior
         if failed is not None:
-            place(np.flatnonzero(failed), state)
-            self._posterior[0] = likelihood(state) + model.prior[failed].sum()
+            place(np.flatnonzero(failed), self.bound)
+            self._posterior[0] = likelihood(self.bound) + model.prior[failed].sum()
         if compare:
             self._delta[:] = accumulate(state.listed, state.pairs, self.failed)
 
@@ -99,7 +90,7 @@ class Search:
 
     def flip(self, component: int) -> None:
         """Flip the component with this number, and update delta and the posterior, both in nats."""
-        _flip(component, self.state)
+        flip(component, self.bound)
 
     def move_to(self, hypothesis: BoolArray) -> None:
         """Flip components until the hypothesis is the given one, bool[n_components]."""
@@ -112,8 +103,8 @@ class Search:
 
         Of components with equal gains, up to rounding, the first is flipped.
         """
-        gains = Gains.of(allowed, remove=remove)
-        while _flip_best(gains, self.state):
+        gains = _gains(allowed, remove=remove)
+        while _flip_best(gains, self.bound) >= 0:
             pass  # Python handles an interrupt between two flips
 
     def run(self, *, refine: bool, devices: bool) -> BoolArray:
@@ -152,15 +143,15 @@ class Search:
     def _release(self, allowed: BoolArray, tried: FloatArray) -> bool:
         """Try the release of each failed component, devices first, because a wrong device hides
         other errors. Return whether any release was better."""
-        improved, gains = False, Gains.of(allowed, remove=True)
+        improved, gains = False, _gains(allowed, remove=True)
         component = len(self.failed)
-        while (component := _next_failed(component, tried, self.state)) >= 0:
+        while (component := self._next_failed(component, tried)) >= 0:
             improved |= self._attempt(component, gains, tried)
         return improved
 
     def _blame_devices(self, allowed: BoolArray, tried: FloatArray) -> bool:
         """Try each device in place of its failed links. Return whether any was better."""
-        model, improved, gains = self.model, False, Gains.of(allowed, remove=True)
+        model, improved, gains = self.model, False, _gains(allowed, remove=True)
         # A link adds nothing beside a failed device of its own, so its prior is saved.
         links = np.flatnonzero(self.failed[: len(model.ends)])
         saved = np.zeros(len(self.failed))
@@ -170,20 +161,40 @@ class Search:
             if (
                 gain > 0
                 and not self.failed[device]
-                and not _close(tried[device], self._delta[device])
+                and not _nearly_equal(tried[device], self._delta[device])
             ):
                 improved |= self._attempt(int(device), gains, tried)
         return improved
 
-    def _attempt(self, component: int, gains: Gains, tried: FloatArray) -> bool:
+    def _next_failed(self, component: int, tried: FloatArray) -> int:
+        """Return the last failed component before this one whose delta has changed since its last
+        trial; -1 if there is none."""
+        return KERNELS.next_failed(component=component, tried=tried, state=self.bound)
+
+    def _attempt(self, component: int, gains: Bound, tried: FloatArray) -> bool:
+        """Flip a component, then others that gain, and undo all flips if the result is not better.
+
+        The trial is given up as soon as the sum of all remaining gains cannot make it better.
+        Return whether it was better.
+        """
         tried[component] = self._delta[component]
-        return _attempt(component, gains, self.state)
+        state, before, trail = self.bound, self.posterior(), [component]
+        KERNELS.flip_among(component=component, gains=gains, state=state)
+        while (pick := _flip_best(gains, state, but=component, before=before)) >= 0:
+            trail.append(pick)
+        better = self.posterior() > before + BETTER
+        if not better:
+            for flipped in reversed(trail):
+                KERNELS.flip_among(component=flipped, gains=gains, state=state)
+            self._posterior[0] = before
+        KERNELS.make_stale(component=component, gains=gains, state=state)
+        return better
 
     def turn(self) -> None:
         """Set each failed directed link to its most likely direction or directions, see `turn`."""
         state = self.state
         links = np.flatnonzero(self.failed[: self.model.n_links])
-        turn(links, Room.of(state.pairs), state)
+        turn(links, Room.of(state.pairs), self.bound)
         self._delta[:] = accumulate(state.listed, state.pairs, self.failed)
 
     def hope(self) -> float:
@@ -272,87 +283,62 @@ def plain_greedy(model: FlockModel) -> tuple[BoolArray, float]:
         failures=model.listed.failures.copy(), bad=model.listed.bad.copy()
     )
     failed = np.zeros(model.n_components, np.bool_)
-    return failed, _plain_greedy(listed, failed, model.prior)
+    value = KERNELS.plain_greedy(
+        listed=listed,
+        failed=failed,
+        prior=model.prior,
+        gain=np.empty(len(failed)),
+        better=BETTER,
+    )
+    return failed, value
 
 
-# Compiled core; ``s`` is the state of a search.
+class Gains(NamedTuple):
+    """The change of the log posterior for each allowed flip, and the highest in each block.
 
-
-@njit
-def _flip(component, s):
-    change = s.prior[component]
-    s.posterior[0] += s.delta[component] + (-change if s.failed[component] else change)
-    flip(component, s)
-
-
-@njit
-def _flip_among(component, gains, s):
-    """Flip a component and mark the gains that this changes as stale."""
-    _flip(component, s)
-    touched(component, gains, s)
-
-
-@njit
-def _flip_best(gains, s):
-    """Flip the component with the highest gain; return whether any gains."""
-    pick = first_best(gains, most_gained(gains, s))
-    if pick < 0:
-        return False
-    _flip_among(pick, gains, s)
-    return True
-
-
-@njit
-def _attempt(component, gains, s):
-    """Flip a component, then others that gain, and undo all flips if the result is not better.
-
-    The trial is given up as soon as the sum of all remaining gains cannot make it better.
+    Attributes:
+        gain: Change in nats for each component, float64[n_components]; -inf for a flip that is not
+            allowed.
+        most: The highest gain of each block, float64[blocks].
+        stale: Blocks whose gains must be computed again, bool[blocks].
+        allowed: Components that may be flipped, bool[n_components].
+        remove: Whether failed components may be flipped back.
+        better: Nats that a gain must exceed.
     """
-    before = s.posterior[0]
-    trail = [component]
-    gains.but[0] = component
-    _flip_among(component, gains, s)
-    while True:
-        pick = first_best(gains, most_gained(gains, s))
-        if pick < 0 or hope(gains, s) <= before:
-            break
-        trail.append(pick)
-        _flip_among(pick, gains, s)
-    better = s.posterior[0] > before + BETTER
-    if not better:
-        for i in range(len(trail) - 1, -1, -1):
-            _flip_among(trail[i], gains, s)
-        s.posterior[0] = before
-    gains.but[0] = -1
-    touched(component, gains, s)
-    return better
+
+    gain: FloatArray
+    most: FloatArray
+    stale: BoolArray
+    allowed: BoolArray
+    remove: bool
+    better: float = BETTER
+
+    @property
+    def n_blocks(self) -> int:
+        """Return the number of blocks."""
+        return len(self.most)
 
 
-@kernel
-def _next_failed(component, tried, s):
-    """Return the last failed component before this one whose delta has changed since its last
-    trial; -1 if there is none."""
-    for c in range(component - 1, -1, -1):
-        if s.failed[c] and not _close(tried[c], s.delta[c]):
-            return c
-    return -1
+def _gains(allowed: BoolArray, *, remove: bool) -> Bound:
+    """Return `Gains` that are all stale; ``allowed``, bool[n_components], is kept, not copied."""
+    n_blocks = KERNELS.gain_blocks(n_components=len(allowed))
+    gains = Gains(
+        gain=np.empty(len(allowed)),
+        most=np.empty(n_blocks),
+        stale=np.ones(n_blocks, np.bool_),
+        allowed=allowed,
+        remove=remove,
+    )
+    return KERNELS.bound("Gains", gains)
 
 
-@njit
-def _close(a, b):
+def _flip_best(gains: Bound, state: Bound, *, but: int = -1, before: float = -math.inf) -> int:
+    """Flip the component with the highest gain, except for ``but``, and return it. Return -1 if
+    none gains, or if not even the sum of all gains makes the log posterior higher than
+    ``before``."""
+    return KERNELS.flip_best(but=but, before=before, gains=gains, state=state)
+
+
+def _nearly_equal(a: float, b: float) -> bool:
+    """Return whether two values of delta are equal up to rounding."""
     return abs(a - b) <= 1e-7 * (1 + abs(b))
-
-
-@njit
-def _plain_greedy(listed, failed, prior):
-    gain = np.empty(len(failed))
-    value = 0.0
-    while True:
-        for c in range(len(failed)):
-            gain[c] = -np.inf if failed[c] else gain_of(c, listed, failed) + prior[c]
-        most = gain.max()
-        if most <= BETTER:
-            return value
-        pick = np.argmax(gain >= max(most - 1e-9 * most, BETTER))
-        value += gain[pick]
-        step(pick, listed, failed)

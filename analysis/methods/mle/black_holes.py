@@ -36,11 +36,13 @@ import numpy as np
 from analysis.methods.mle.likelihood import Problem
 from analysis.methods.mle.problem import Observed, Units, over_units
 from analysis.telemetry.telemetry import Connections, Flows
-from testbed.arrays import BoolArray, FloatArray, LongArray
-from testbed.compiled import njit
+from testbed.arrays import BoolArray, FloatArray, IntArray, LongArray
 from testbed.fabric.clos import Fabric
 from testbed.fabric.pair_sets import PairSets
 from testbed.fabric.paths import PathSets, pointers
+from testbed.kernels import Kernels
+
+KERNELS = Kernels.beside(__file__)
 
 LARGE = 8
 """A flow of this many packets is very unlikely to lose all of them by chance."""
@@ -200,10 +202,7 @@ def _estimate(part: Observed, units: Units, found: Problem) -> tuple[FloatArray,
     """Return the correlation of each unit's losses and the squared variation of the loss rates of
     the paths over it: float64[U] each."""
     n_units = len(found.x)
-    last, most = np.full(n_units, -1, np.int64), int(np.diff(part.paths.ptr).max(initial=0))
-    room = np.zeros(most, np.int32)
-    paths = part.paths.ptr, part.paths.links, units.of_link
-    unit, row, rest = _main_faults(*paths, found.blamed, found.x, last, room)
+    unit, row, rest = _main_faults(part, units, found)
     sent, lost = part.sent[row], part.lost[row]
 
     def summed(values: FloatArray) -> FloatArray:
@@ -228,25 +227,26 @@ def _estimate(part: Observed, units: Units, found: Problem) -> tuple[FloatArray,
     return r, r * (1 - mean) / np.maximum(mean, 1e-300)
 
 
-@njit
-def _main_faults(path_ptr, links, of_link, blamed, x, last, over):
+def _main_faults(
+    part: Observed, units: Units, found: Problem
+) -> tuple[IntArray, LongArray, FloatArray]:
     """Return each pair of a path and a blamed unit that causes at least half of its losses: the
-    unit, the path, and the rate of the path's other units. ``last`` and ``over`` are scratch."""
-    units, rows, rests = [], [], []
-    for p in range(len(path_ptr) - 1):
-        total, n, any_blamed = 0.0, 0, False
-        for e in range(path_ptr[p], path_ptr[p + 1]):
-            i = of_link[links[e]]
-            if last[i] != p:
-                last[i] = p
-                over[n] = i
-                n += 1
-                total += x[i]
-                any_blamed |= blamed[i]
-        if any_blamed:
-            for i in over[:n]:
-                if blamed[i] and 2 * x[i] >= total:
-                    units.append(i)
-                    rows.append(p)
-                    rests.append(total - x[i])
-    return np.array(units, np.int32), np.array(rows, np.int64), np.array(rests)
+    unit, the path, and the rate of the path's other units."""
+    longest, room = int(np.diff(part.paths.ptr).max(initial=0)), 1024
+    while True:
+        unit, row, rest = np.empty(room, np.int32), np.empty(room, np.int64), np.empty(room)
+        n = KERNELS.main_faults(
+            ptr=part.paths.ptr,
+            links=part.paths.links,
+            of_link=units.of_link,
+            blamed=found.blamed,
+            x=found.x,
+            last=np.full(len(found.x), -1, np.int64),
+            over=np.empty(longest, np.int32),
+            units=unit,
+            rows=row,
+            rests=rest,
+        )
+        if n <= room:
+            return unit[:n], row[:n], rest[:n]
+        room = n

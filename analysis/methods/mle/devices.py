@@ -27,35 +27,15 @@ from typing import NamedTuple
 
 import numpy as np
 
-from analysis.methods.mle.likelihood import (
-    FAULT,
-    PENALTY,
-    STATE,
-    Problem,
-    fallen_on_all,
-    gain,
-    healthy,
-    held,
-    move,
-    settled,
-    touch,
-    width,
-)
-from analysis.methods.mle.moves import (
-    COARSE,
-    LENIENT,
-    blame,
-    finish,
-    keep,
-    release,
-    restore,
-    settle_around,
-)
+from analysis.methods.mle.likelihood import PENALTY, STATE, Problem
+from analysis.methods.mle.moves import LENIENT, finish
 from analysis.methods.mle.problem import Units
 from analysis.methods.mle.search import RATE, penalty_of
 from testbed.arrays import BoolArray, FloatArray, IntArray
-from testbed.compiled import kernel
 from testbed.fabric.clos import Fabric
+from testbed.kernels import Kernels
+
+KERNELS = Kernels.beside(__file__)
 
 FEWEST = 2
 """The least number of links of a device that must look faulty before it is considered."""
@@ -100,11 +80,11 @@ def failed_devices(
                 if penalty is None:  # a device's links do not make others likelier to be faulty
                     blamed = int(s.blamed[free].sum())
                     s.law[PENALTY] = penalty_of(int(free.sum()), max(blamed - 1, 0))
-                _release_around(free, s)
+                KERNELS.release_around(outside=free, s=s.bound)
     if counted is not None:
         for own in (members[device] for device in failed):
             s.arrived[own] = counted[own]
-            _fail(own, _sides(own, s), s)
+            KERNELS.fail_device(own=own, side=_sides(own, s), s=s.bound)
     if failed:
         finish(s)
     whole = [device for device in failed if s.blamed[members[device]].all()]
@@ -139,7 +119,7 @@ def _explains(s: Problem, own: IntArray, free: BoolArray) -> bool:
     before = [getattr(s, name).copy() for name in STATE]
     total, faulty, mine = int(free.sum()), int(s.blamed[free].sum()), int(s.blamed[own].sum())
     paid = rates(own, s)
-    gained = _fail(own, _sides(own, s), s)
+    gained = KERNELS.fail_device(own=own, side=_sides(own, s), s=s.bound)
     now = int(s.blamed[own].sum())
     cost = max(s.law[PENALTY], penalty_of(total)) + RATE + _share(len(own), now)
     cost += choice(total - len(own), faulty - mine) - choice(total, faulty)
@@ -156,34 +136,16 @@ def choice(n: int, m: int) -> float:
     return math.lgamma(n + 2) - math.lgamma(m + 1) - math.lgamma(n - m + 1)
 
 
-@kernel
-def _share(n, m):
+def _share(n: int, m: int) -> float:
     """Return the same cost for a failed device, of which half are assumed to have no healthy
     link."""
-    if m == n:
-        return np.log(2.0)
-    choice = math.lgamma(n + 1.0) - math.lgamma(m + 1.0) - math.lgamma(n - m + 1.0)
-    return np.log(2.0) + np.log(n) + choice
+    return KERNELS.device_share(n=n, m=m)
 
 
-@kernel
-def _rate(i, s):
-    """Return by how many nats the evidence of unit i's rate is below its likelihood."""
-    lost = fallen_on_all(i, s)
-    if s.blamed[i]:
-        over = width(lost, s.arrived[i] * s.law[FAULT])
-        return max(np.log(-np.log(s.law[FAULT]) / over), 0.0)
-    return settled(lost, s.size[i])
-
-
-@kernel
-def rates(own, s):
-    """Return by how many nats the evidence of the rates of the units ``own`` is below their
-    likelihood."""
-    total = 0.0
-    for i in own:
-        total += _rate(i, s)
-    return total
+def rates(own: IntArray, s: Problem) -> float:
+    """Return by how many nats the evidence of the rates of the units ``own``, int32[], is below
+    their likelihood."""
+    return KERNELS.rate_costs(own=own, s=s.bound)
 
 
 def _sides(own: IntArray, s: Problem) -> IntArray:
@@ -211,80 +173,3 @@ def _sides(own: IntArray, s: Problem) -> IntArray:
                     side[there] = -side[here]
                     waiting.append(there)
     return side
-
-
-@kernel
-def _balance(own, side, s):
-    """Shift loss from one side to the other until the lowest rates of the blamed units of both
-    sides are equal, if this costs next to nothing, as no path shows such a shift. Return the gain
-    in log-likelihood."""
-    one = other = np.inf
-    for n in range(len(own)):
-        if s.blamed[own[n]] and side[n] > 0:
-            one = min(one, s.x[own[n]])
-        elif s.blamed[own[n]] and side[n] < 0:
-            other = min(other, s.x[own[n]])
-    if one == np.inf or other == np.inf:
-        return 0.0
-    keep(s)
-    gained, step = 0.0, 0.5 * (other - one)
-    for n in range(len(own)):
-        i = own[n]
-        if s.blamed[i] and side[n] != 0:
-            new = s.x[i] + side[n] * step
-            gained += gain(i, new, s)
-            move(i, new, s)
-            touch(i, s)
-    for i in own:
-        gained += settle_around(i, COARSE, s)
-    if gained > -1.0:
-        return gained
-    restore(s)
-    return 0.0
-
-
-@kernel
-def _fail(own, side, s):
-    """Blame all of the units ``own`` that may be faulty, then release those that are more likely
-    healthy given the others. Return the gain in log-likelihood."""
-    gained = 0.0
-    for i in own:
-        unknown = s.arrived[i] * s.law[FAULT] < LENIENT
-        if not s.blamed[i] and (s.candidate[i] or unknown):
-            gained += blame(i, s)
-    gained += _balance(own, side, s)
-    for _ in range(len(own)):
-        again = False
-        for i in own:
-            if not s.blamed[i]:
-                continue
-            faulty = 0
-            for j in own:
-                faulty += s.blamed[j]
-            odds = _share(len(own), faulty - 1) - _share(len(own), faulty)
-            dear = _rate(i, s)
-            keep(s)
-            s.blamed[i] = False
-            new = held(i, s)
-            cost = -gain(i, new, s) + healthy(i, new, s)
-            move(i, new, s)
-            touch(i, s)
-            cost -= settle_around(i, COARSE, s)
-            if cost - dear + _rate(i, s) + odds < 0.0:
-                gained -= cost
-                again = True
-            else:
-                s.blamed[i] = True
-                restore(s)
-                s.gains[i] = max(cost, 0.0)
-        if not again:
-            break
-    return gained
-
-
-@kernel
-def _release_around(outside, s):
-    """Release the blamed units outside the device that are not needed any more."""
-    for i in range(len(s.x)):
-        if outside[i] and s.blamed[i]:
-            release(i, True, s)

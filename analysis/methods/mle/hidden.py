@@ -31,7 +31,6 @@ this.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -45,9 +44,11 @@ from analysis.methods.mle.search import explain, resume
 from analysis.telemetry.identifiability import PairPaths
 from analysis.telemetry.telemetry import MissingTelemetry
 from testbed.arrays import BoolArray, FloatArray, IntArray, LongArray, WordArray
-from testbed.compiled import kernel, njit, scramble
 from testbed.fabric.ecmp import Ecmp
 from testbed.fabric.paths import pointers
+from testbed.kernels import Kernels
+
+KERNELS = Kernels.beside(__file__)
 
 SingleArray = npt.NDArray[np.float32]
 
@@ -73,6 +74,11 @@ class HiddenFlows(NamedTuple):
     lost: FloatArray
     times: FloatArray
     hops: FloatArray
+
+    @property
+    def n_sets(self) -> int:
+        """Return the number of sets."""
+        return len(self.hops)
 
     @classmethod
     def join(cls, parts: Sequence[HiddenFlows]) -> HiddenFlows | None:
@@ -102,54 +108,27 @@ def sum_up(
     many) and the packets that arrived differ by less than a factor of two; their means are stored.
     Each flow counts ``weight`` times.
     """
-    return _sum_up(n_sets, set_of, arrived, lost, weight)
-
-
-@kernel
-def _kind(arrived, lost):
-    """Return the number of a flow's kind, which encodes the packets it lost and those that
-    arrived."""
-    size = 0
-    if arrived > 0.0:
-        size = min(math.frexp(max(arrived, 1.0))[1], 63)  # 1 and the integer part of log2
-    losses = int(lost) + 1
-    if lost > 4.0:
-        losses = min(5 + int(2.0 * np.log2(lost / 4.0)), 63)
-    return losses * 64 + size
-
-
-@njit
-def _sum_up(n_sets, set_of, arrived, lost, weight):
-    ptr = np.zeros(n_sets + 1, np.int64)
-    for g in set_of:
-        ptr[g + 1] += 1
-    ptr = np.cumsum(ptr)
-    free, flows = ptr[:-1].copy(), np.empty((len(set_of), 2))  # of each set one after another
-    for f in range(len(set_of)):
-        at = free[set_of[f]]
-        flows[at, 0], flows[at, 1] = arrived[f], lost[f]
-        free[set_of[f]] += 1
-    sums = np.zeros((64 * 64, 3))
-    kinds = np.empty(len(set_of), np.int64)
-    out, flow_ptr = np.empty((3, len(set_of))), np.zeros(n_sets + 1, np.int64)
-    at = 0
-    for g in range(n_sets):
-        n = 0
-        for f in range(ptr[g], ptr[g + 1]):
-            kind = _kind(flows[f, 0], flows[f, 1])
-            if sums[kind, 2] == 0.0:
-                kinds[n] = kind
-                n += 1
-            sums[kind, 0] += weight * flows[f, 0]
-            sums[kind, 1] += weight * flows[f, 1]
-            sums[kind, 2] += weight
-        for kind in np.sort(kinds[:n]):
-            out[2, at] = sums[kind, 2]
-            out[0, at], out[1, at] = sums[kind, 0] / out[2, at], sums[kind, 1] / out[2, at]
-            sums[kind] = 0.0
-            at += 1
-        flow_ptr[g + 1] = at
-    return flow_ptr, out[0, :at].copy(), out[1, :at].copy(), out[2, :at].copy()
+    n = len(set_of)
+    set_of = set_of.astype(np.int64, copy=False)
+    ptr = pointers(np.bincount(set_of, minlength=n_sets))
+    flows = np.empty((n, 2))
+    KERNELS.sort_by_set(
+        set_of=set_of, arrived=arrived, lost=lost, free_place=ptr[:-1].copy(), flows=flows
+    )
+    merged = np.empty((3, n))
+    flow_ptr = np.empty(n_sets + 1, np.int64)
+    n = KERNELS.merge_similar(
+        ptr=ptr,
+        flows=flows,
+        weight=weight,
+        kinds=np.empty(n, np.int64),
+        sums=np.zeros((KERNELS.n_kinds(), 3)),
+        flow_ptr=flow_ptr,
+        merged_arrived=merged[0],
+        merged_lost=merged[1],
+        times=merged[2],
+    )
+    return flow_ptr, merged[0, :n].copy(), merged[1, :n].copy(), merged[2, :n].copy()
 
 
 MOST_BYTES = 8_000_000_000
@@ -196,7 +175,7 @@ class PairFlows:
         for way, lists in enumerate(self._lists()[:2]):
             on = np.zeros(self.ecmp.fabric.n_tors * (self.ecmp.top + 1), np.bool_)
             on[lists[used]] = True
-            _mark(way, self.ecmp.ptr, self.ecmp.climbs.ptr, self.ecmp.climbs.links, on, same)
+            KERNELS.mark_climbs(way=way, on=on, marks=same, **self._climbs())
 
     def arrivals(self) -> FloatArray:
         """Return the packets that arrived over each link if all climbs were taken equally:
@@ -204,10 +183,10 @@ class PairFlows:
         up, down, _ = self._lists()
         packets = self.weight * np.bincount(self.pair, self.arrived, len(self.src))
         arrived = np.zeros(self.ecmp.fabric.n_links)
-        climbs, n_climbs = self.ecmp.climbs, np.diff(self.ecmp.ptr).reshape(-1)
+        n_climbs = np.diff(self.ecmp.ptr).reshape(-1)
         for way, lists in ((0, up), (1, down)):
             total = np.bincount(lists, packets, len(n_climbs)) / np.maximum(n_climbs, 1)
-            _arrive(way, self.ecmp.ptr, climbs.ptr, climbs.links, total, arrived)
+            KERNELS.add_arrivals(way=way, total=total, arrived=arrived, **self._climbs())
         return arrived
 
     def over(self, units: Units, candidate: BoolArray) -> HiddenFlows:
@@ -216,14 +195,17 @@ class PairFlows:
         Raises:
             MissingTelemetry: The paths would take more than `MOST_BYTES`.
         """
-        e = self.ecmp
         up, down, width = self._lists()
-        sides = [
-            _lossy_climbs(way, e.ptr, e.end, e.climbs.ptr, e.climbs.links, units.of_link, candidate)
-            for way in (0, 1)
-        ]
+        a, b = (self._side(way, units, candidate) for way in (0, 1))
         count, entries, covered = np.zeros((3, len(up)), np.int64)
-        _count(up, down, e.count, *sides, count, entries, covered)
+        KERNELS.count_paths(
+            lists=_PairLists(up, down, self.ecmp.count, self.ecmp.top + 1),
+            a=a,
+            b=b,
+            count=count,
+            entries=entries,
+            covered=covered,
+        )
         pair = np.flatnonzero((count > 0) & (np.bincount(self.pair, minlength=len(up)) > 0))
         rest = width[pair] - covered[pair]
         takes = 4 * int(entries[pair].sum()) + 8 * int(count[pair].sum())
@@ -236,7 +218,10 @@ class PairFlows:
         path_ptr = np.zeros(set_ptr[-1] + 1, np.int32)
         over = np.empty(int(entries[pair].sum()) + 1, np.int32)
         many = np.ones(set_ptr[-1], np.float32)
-        _fill(up[pair], down[pair], e.count, rest, *sides, set_ptr, path_ptr, over, many)
+        lists = _PairLists(up[pair], down[pair], self.ecmp.count, self.ecmp.top + 1)
+        KERNELS.write_paths(
+            lists=lists, a=a, b=b, rest=rest, path_ptr=path_ptr, many=many, over=over
+        )
         number = np.full(len(up), -1, np.int64)
         number[pair] = np.arange(len(pair))
         set_of = number[self.pair]
@@ -248,142 +233,57 @@ class PairFlows:
         hops = 2.0 * tiers.astype(np.float64)
         return HiddenFlows(set_ptr, path_ptr, over, many, flow_ptr, arrived, lost, times, hops)
 
+    def _climbs(self) -> dict[str, npt.NDArray[np.integer]]:
+        """Return the arguments of kernels that are the fabric's climbs."""
+        climbs = self.ecmp.climbs
+        return {"tier_ptr": self.ecmp.ptr, "ptr": climbs.ptr, "links": climbs.links}
 
-@kernel
-def _mark(way, tier_ptr, ptr, links, on, same):
-    tiers = tier_ptr.shape[1] - 1
-    for tor in range(len(tier_ptr)):
-        for tier in range(1, tiers):
-            if not on[tor * tiers + tier]:
-                continue
-            of_list = scramble(scramble(np.uint64(2 * (tor * tiers + tier) + way)))
-            for climb in range(tier_ptr[tor, tier], tier_ptr[tor, tier + 1]):
-                of_climb = scramble(of_list + np.uint64(climb))
-                for e in range(ptr[climb], ptr[climb + 1]):
-                    same[links[e] ^ way] += of_climb
-
-
-@kernel
-def _arrive(way, tier_ptr, ptr, links, total, arrived):
-    tiers = tier_ptr.shape[1] - 1
-    for tor in range(len(tier_ptr)):
-        for tier in range(1, tiers):
-            for climb in range(tier_ptr[tor, tier], tier_ptr[tor, tier + 1]):
-                for e in range(ptr[climb], ptr[climb + 1]):
-                    arrived[links[e] ^ way] += total[tor * tiers + tier]
-
-
-@njit
-def _lossy_climbs(way, tier_ptr, end, ptr, links, unit, candidate):
-    """Return the climbs over units that may be blamed: where those of each list begin, the last
-    switch of each, where its units begin, and these units."""
-    tiers = tier_ptr.shape[1] - 1
-    lists = np.zeros(len(tier_ptr) * tiers + 1, np.int64)
-    tops = np.empty(len(end), np.int32)
-    unit_ptr = np.zeros(len(end) + 1, np.int64)
-    units = np.empty(len(links), np.int32)
-    n = at = 0
-    for tor in range(len(tier_ptr)):
-        for tier in range(tiers):
-            for climb in range(tier_ptr[tor, tier], tier_ptr[tor, tier + 1]):
-                begin = at
-                for e in range(ptr[climb], ptr[climb + 1]):
-                    i = unit[links[e] ^ way]
-                    if i >= 0 and candidate[i]:
-                        units[at] = i
-                        at += 1
-                if at > begin:
-                    tops[n] = end[climb]
-                    n += 1
-                    unit_ptr[n] = at
-            lists[tor * tiers + tier + 1] = n
-    return lists, tops[:n].copy(), unit_ptr[: n + 1].copy(), units[:at].copy()
+    def _side(self, way: int, units: Units, candidate: BoolArray) -> _Side:
+        """Return the climbs of one way, 0 up or 1 down, over units that may be blamed."""
+        n_lists = self.ecmp.fabric.n_tors * (self.ecmp.top + 1)
+        n_climbs, n_entries = len(self.ecmp.climbs), len(self.ecmp.climbs.links)
+        list_ptr, unit_ptr = (np.empty(n + 1, np.int64) for n in (n_lists, n_climbs))
+        tops, over = (np.empty(n, np.int32) for n in (n_climbs, n_entries))
+        n = KERNELS.lossy_climbs(
+            way=way,
+            end=self.ecmp.end,
+            of_link=units.of_link,
+            candidate=candidate,
+            list_ptr=list_ptr,
+            tops=tops,
+            unit_ptr=unit_ptr,
+            units=over,
+            **self._climbs(),
+        )
+        return _Side(
+            list_ptr, tops[:n].copy(), unit_ptr[: n + 1].copy(), over[: unit_ptr[n]].copy()
+        )
 
 
-@njit(inline="always")
-def _run(tops, i, last, top):
-    """Return the end of the run of consecutive climbs from ``i`` on that lead to ``top``."""
-    while i < last and tops[i] == top:
-        i += 1
-    return i
+class _Side(NamedTuple):
+    """The climbs of one way over units that may be blamed: list l has the climbs from
+    ``list_ptr[l]`` on, ascending in their top switches ``tops``; climb c is over the units from
+    ``unit_ptr[c]`` on."""
+
+    list_ptr: LongArray
+    tops: IntArray
+    unit_ptr: LongArray
+    units: IntArray
 
 
-@kernel
-def _count(up, down, reach, a, b, count, entries, covered):
-    """Count for each pair its distinct paths over units, the units on them, and the paths that they
-    stand for."""
-    tiers = (len(a[0]) - 1) // len(reach)
-    for p in range(len(up)):
-        src, dst = up[p] // tiers, down[p] // tiers
-        i, last_i = a[0][up[p]], a[0][up[p] + 1]
-        j, last_j = b[0][down[p]], b[0][down[p] + 1]
-        while i < last_i or j < last_j:
-            top = 1 << 30
-            if i < last_i:
-                top = a[1][i]
-            if j < last_j:
-                top = min(top, b[1][j])
-            end_i, end_j = _run(a[1], i, last_i, top), _run(b[1], j, last_j, top)
-            n, m = end_i - i, end_j - j
-            ups, downs = np.int64(reach[src, top]), np.int64(reach[dst, top])
-            if ups > 0 and downs > 0:
-                more_n, more_m = np.int64(ups > n), np.int64(downs > m)
-                count[p] += n * m + n * more_m + m * more_n
-                entries[p] += (a[2][end_i] - a[2][i]) * (m + more_m)
-                entries[p] += (b[2][end_j] - b[2][j]) * (n + more_n)
-                covered[p] += ups * downs - (ups - n) * (downs - m)
-            i, j = end_i, end_j
+class _PairLists(NamedTuple):
+    """The lists ``up`` and ``down`` of each pair of ToRs, int64[N]; ``reach`` is how many climbs
+    each ToR has to each switch, int16[n_tors, n_switches], and ``tiers`` how many lists."""
 
+    up: LongArray
+    down: LongArray
+    reach: npt.NDArray[np.int16]
+    tiers: int
 
-@njit(inline="always")
-def _write(side, climb, over, at):
-    """Write the units of a climb to ``over`` from ``at`` on; return the end."""
-    for e in range(side[2][climb], side[2][climb + 1]):
-        over[at] = side[3][e]
-        at += 1
-    return at
-
-
-@kernel
-def _fill(up, down, reach, rest, a, b, set_ptr, path_ptr, over, many):
-    """Write the paths of each pair over units; its last path stands for all others."""
-    at = path = 0
-    tiers = (len(a[0]) - 1) // len(reach)
-    for p in range(len(up)):
-        src, dst = up[p] // tiers, down[p] // tiers
-        i, last_i = a[0][up[p]], a[0][up[p] + 1]
-        j, last_j = b[0][down[p]], b[0][down[p] + 1]
-        while i < last_i or j < last_j:
-            top = 1 << 30
-            if i < last_i:
-                top = a[1][i]
-            if j < last_j:
-                top = min(top, b[1][j])
-            end_i, end_j = _run(a[1], i, last_i, top), _run(b[1], j, last_j, top)
-            ups = np.int64(reach[src, top]) - (end_i - i)
-            downs = np.int64(reach[dst, top]) - (end_j - j)
-            if ups + end_i > i and downs + end_j > j:
-                for climb in range(i, end_i):
-                    for other in range(j, end_j):
-                        at = _write(b, other, over, _write(a, climb, over, at))
-                        path += 1
-                        path_ptr[path] = at
-                    if downs > 0:
-                        at = _write(a, climb, over, at)
-                        many[path] = downs
-                        path += 1
-                        path_ptr[path] = at
-                if ups > 0:
-                    for other in range(j, end_j):
-                        at = _write(b, other, over, at)
-                        many[path] = ups
-                        path += 1
-                        path_ptr[path] = at
-            i, j = end_i, end_j
-        if rest[p] > 0:
-            many[path] = rest[p]
-            path += 1
-            path_ptr[path] = at
+    @property
+    def n_switches(self) -> int:
+        """Return the number of switches."""
+        return self.reach.shape[1]
 
 
 TURNS = 30
@@ -414,32 +314,6 @@ def expected_arrivals(hidden: HiddenFlows, x: FloatArray) -> FloatArray:
     the rates x: float64[U]."""
     arrived = np.zeros(len(x))
     widest = int(np.diff(hidden.set_ptr).max(initial=0))
-    _share_out(hidden, x, *np.zeros((3, widest)), arrived)
+    rate, over, through = np.empty((3, widest))
+    KERNELS.share_out(hidden=hidden, x=x, rate=rate, over=over, through=through, arrived=arrived)
     return arrived
-
-
-@kernel
-def _share_out(h, x, rate, over, through, arrived):
-    """Add to ``arrived`` what `expected_arrivals` returns. ``rate``, ``over`` and ``through`` are
-    scratch, of the paths of a set."""
-    for g in range(len(h.set_ptr) - 1):
-        first = h.set_ptr[g]
-        n = h.set_ptr[g + 1] - first
-        least = 1e300
-        for p in range(n):
-            rate[p] = over[p] = 0.0
-            for e in range(h.path_ptr[first + p], h.path_ptr[first + p + 1]):
-                rate[p] += x[h.units[e]]
-            least = min(least, rate[p])
-        for f in range(h.flow_ptr[g], h.flow_ptr[g + 1]):
-            whole = 0.0
-            for p in range(n):
-                through[p] = np.exp(-h.arrived[f] * (rate[p] - least))
-                whole += h.many[first + p] * through[p]
-            each = h.times[f] * h.arrived[f] / whole
-            for p in range(n):
-                over[p] += each * through[p]
-        for p in range(n):
-            total = h.many[first + p] * over[p]
-            for e in range(h.path_ptr[first + p], h.path_ptr[first + p + 1]):
-                arrived[h.units[e]] += total

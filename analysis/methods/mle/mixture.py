@@ -27,6 +27,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -35,21 +37,14 @@ from analysis.methods.mle.hidden import HiddenFlows
 from analysis.methods.mle.problem import Observed, Rows, Units, marks, observe
 from analysis.methods.mle.search import explain, suspects
 from testbed.arrays import BoolArray, FloatArray, FloatMatrix, IntArray, LongArray
-from testbed.compiled import kernel, njit
 from testbed.fabric.paths import pointers
+from testbed.kernels import Bound, Kernels
 
-NOTHING = 30.0
-"""A term that is smaller by so many nats than the largest does not change the sum."""
-
-MOST = 30.0
-"""The limit of packets times rate up to which a unit's rate is one factor of a loss-free flow's
-terms."""
-
-CLEAN = 1e-12
-"""Rates below this are 0 up to rounding."""
+KERNELS = Kernels.beside(__file__)
 
 
-class Mixture(NamedTuple):
+@dataclass(frozen=True)
+class Mixture:
     """Rows of known paths, sets of hidden ones, and the rates x float64[U] of blamed units, else 0.
 
     Rows as in `Rows`, with ``row_hops`` float64[R] links each and their rates ``total``; sets as in
@@ -82,12 +77,32 @@ class Mixture(NamedTuple):
     room: FloatMatrix
     alike: FloatMatrix
 
+    @property
+    def n_units(self) -> int:
+        """Return the number of units."""
+        return len(self.x)
+
+    @property
+    def n_rows(self) -> int:
+        """Return the number of rows."""
+        return len(self.lost)
+
+    @cached_property
+    def bound(self) -> Bound:
+        """Return this mixture in the form that kernels take."""
+        return KERNELS.bound("Mixture", self)
+
+    @property
+    def room_width(self) -> int:
+        """Return the number of columns of ``room``."""
+        return self.room.shape[1]
+
 
 def make_mixture(rows: Rows, size: FloatArray, hidden: HiddenFlows) -> Mixture:
     """Return a mixture with no unit blamed; the caller sets the mean, see `set_mean`. ``size``,
     float64[U], is the number of links of each unit."""
     n_paths = len(hidden.many)
-    over_ptr, over = _paths_over(len(size), hidden.path_ptr, hidden.units)
+    over_ptr, over = _paths_over(len(size), hidden)
     row_hops = np.bincount(
         np.repeat(np.arange(len(rows.lost)), np.diff(rows.ptr)), size[rows.units], len(rows.lost)
     )
@@ -120,18 +135,13 @@ def make_mixture(rows: Rows, size: FloatArray, hidden: HiddenFlows) -> Mixture:
     )
 
 
-@njit
-def _paths_over(n_units, path_ptr, units):
+def _paths_over(n_units: int, hidden: HiddenFlows) -> tuple[LongArray, IntArray]:
     """Return where the paths of each unit begin, and the paths of all units, ascending."""
-    over_ptr = np.zeros(n_units + 1, np.int64)
-    for e in range(path_ptr[-1]):
-        over_ptr[units[e] + 1] += 1
-    over_ptr = np.cumsum(over_ptr)
-    free, over = over_ptr[:-1].copy(), np.empty(path_ptr[-1], np.int32)
-    for p in range(len(path_ptr) - 1):
-        for i in units[path_ptr[p] : path_ptr[p + 1]]:
-            over[free[i]] = p
-            free[i] += 1
+    paths, count = {"path_ptr": hidden.path_ptr, "units": hidden.units}, np.zeros(n_units, np.int64)
+    KERNELS.count_paths_over(**paths, count=count)
+    over_ptr = pointers(count)
+    over = np.empty(over_ptr[-1], np.int32)
+    KERNELS.write_paths_over(**paths, free_place=over_ptr[:-1].copy(), over=over)
     return over_ptr, over
 
 
@@ -148,229 +158,17 @@ def _by_size(hidden: HiddenFlows) -> tuple[HiddenFlows, IntArray]:
 
 
 RATES = 12
-"""The most rates that `gains_at` accepts in one call."""
+"""The most rates at which the gains of a unit are computed in one call; also in mixture.h."""
 
 SIZES, SHARES = 64, 4
-"""How many sizes of loss-free flows, and shares of their paths over a unit, are distinguished."""
+"""How many sizes of loss-free flows, and shares of their paths over a unit, are distinguished; also
+in mixture.h."""
 
 
-@njit(inline="always")
-def _log_losing(rate):
-    return np.log(-np.expm1(-max(rate, 1e-300)))
-
-
-@njit(inline="always")
-def _term(arrived, lost, rate, log_losing):
-    """Return the logarithm of a path's term, given the logarithm of 1 - e^-rate."""
-    if lost < 0.0:
-        return np.log(-np.expm1(-arrived * rate))
-    return lost * log_losing - arrived * rate
-
-
-@kernel
-def _sum_set(g, mix):
-    """Update the sums over paths of a set's flows. ``room[:2]`` is used as scratch."""
-    hidden = mix.hidden
-    first, n = hidden.set_ptr[g], hidden.set_ptr[g + 1] - hidden.set_ptr[g]
-    rates, logs = mix.room[0], mix.room[1]
-    base = mix.mean[0] * hidden.hops[g]
-    for p in range(n):
-        rates[p] = base + max(mix.rate[first + p], 0.0)
-        logs[p] = _log_losing(rates[p])
-    for f in range(hidden.flow_ptr[g], hidden.flow_ptr[g + 1]):
-        most = -1e300
-        for p in range(n):
-            most = max(most, _term(hidden.arrived[f], hidden.lost[f], rates[p], logs[p]))
-        whole = 0.0
-        for p in range(n):
-            at = _term(hidden.arrived[f], hidden.lost[f], rates[p], logs[p]) - most
-            if at > -40.0:
-                whole += hidden.many[first + p] * np.exp(at)
-        mix.log_sum[f] = most + np.log(whole)
-
-
-@kernel
-def set_mean(mean, mix):
+def set_mean(mean: float, mix: Mixture) -> float:
     """Set the rate of healthy links to ``mean``; return the log-likelihood of all observations,
     without the constant of the number of paths of each set."""
-    mix.mean[0] = mean
-    value = 0.0
-    for i in range(len(mix.x)):
-        value -= mix.arrived[i] * (mix.x[i] + mean * mix.size[i])
-    for r in range(len(mix.lost)):
-        mix.total[r] = mean * mix.row_hops[r]
-        for e in range(mix.ptr[r], mix.ptr[r + 1]):
-            mix.total[r] += mix.x[mix.units[e]]
-        value += mix.lost[r] * _log_losing(mix.total[r])
-    hidden = mix.hidden
-    for g in range(len(hidden.set_ptr) - 1):
-        _sum_set(g, mix)
-        for f in range(hidden.flow_ptr[g], hidden.flow_ptr[g + 1]):
-            value += (-1.0 if hidden.lost[f] < 0.0 else 1.0) * hidden.times[f] * mix.log_sum[f]
-    return value
-
-
-@kernel
-def change(i, new, mix, current):
-    """Set the rate of unit i; ``current``, bool[U], becomes False for units that this affects."""
-    by = new - mix.x[i]
-    mix.x[i] = new
-    for e in range(mix.unit_ptr[i], mix.unit_ptr[i + 1]):
-        r = mix.rows[e]
-        mix.total[r] = max(mix.total[r] + by, 1e-300)
-        for u in range(mix.ptr[r], mix.ptr[r + 1]):
-            current[mix.units[u]] = False
-    hidden, last = mix.hidden, -1
-    for e in range(mix.over_ptr[i], mix.over_ptr[i + 1]):
-        mix.rate[mix.over[e]] += by
-    for e in range(mix.over_ptr[i], mix.over_ptr[i + 1]):
-        g = mix.set_of[mix.over[e]]
-        if g == last:
-            continue
-        last = g
-        _sum_set(g, mix)
-        for u in range(hidden.path_ptr[hidden.set_ptr[g]], hidden.path_ptr[hidden.set_ptr[g + 1]]):
-            current[hidden.units[u]] = False
-    current[i] = False
-
-
-@kernel
-def _classes(begin, i, mix):
-    """Group the paths over unit i of one set, from entry ``begin`` of ``over`` on, by their rate
-    without unit i: write these rates to ``room[0]`` and the numbers of paths to ``room[1]``. Return
-    where the next set begins, and the number of groups."""
-    rest, many = mix.room[0], mix.room[1]
-    g, n, e = mix.set_of[mix.over[begin]], 0, begin
-    while e < mix.over_ptr[i + 1] and mix.set_of[mix.over[e]] == g:
-        p = mix.over[e]
-        other = mix.rate[p] - mix.x[i]
-        if other < CLEAN:
-            other = 0.0
-        for c in range(n):
-            if abs(rest[c] - other) <= 1e-6 * other:
-                many[c] += mix.hidden.many[p]
-                break
-        else:
-            rest[n], many[n] = other, mix.hidden.many[p]
-            n += 1
-        e += 1
-    return e, n
-
-
-@kernel
-def _log_left(g, f, begin, end, mix):
-    """Return the logarithm of the share of flow f's sum that is on paths of set g other than
-    ``over[begin:end]``."""
-    hidden, base = mix.hidden, mix.mean[0] * mix.hidden.hops[g]
-    for e in range(begin, end):
-        mix.on[mix.over[e]] = True
-    most, whole = -1e300, 0.0
-    for p in range(hidden.set_ptr[g], hidden.set_ptr[g + 1]):
-        if not mix.on[p]:
-            rate = base + max(mix.rate[p], 0.0)
-            term = (
-                _term(hidden.arrived[f], hidden.lost[f], rate, _log_losing(rate)) - mix.log_sum[f]
-            )
-            if term > most:
-                whole, most = whole * np.exp(most - term), term
-            whole += hidden.many[p] * np.exp(term - most)
-    for e in range(begin, end):
-        mix.on[mix.over[e]] = False
-    return most + np.log(whole) if whole > 0.0 else most
-
-
-@kernel
-def _flow_gains(f, bottom, n, n_rates, rates, base, mix, gain):
-    """Add flow f's gain at each rate to ``gain``; ``bottom`` is the logarithm of its share on other
-    paths, and `gains_at` has filled ``room``."""
-    hidden = mix.hidden
-    arrived, lost, times = hidden.arrived[f], hidden.lost[f], hidden.times[f]
-    sign = -times if lost < 0.0 else times
-    terms = mix.room[2 + RATES]
-    for j in range(n_rates):
-        most = bottom
-        for c in range(n):
-            rate = base + mix.room[0, c] + rates[j]
-            terms[c] = _term(arrived, lost, rate, mix.room[2 + j, c]) - mix.log_sum[f]
-            most = max(most, terms[c])
-        whole = np.exp(bottom - most)
-        for c in range(n):
-            if terms[c] - most > -40.0:
-                whole += mix.room[1, c] * np.exp(terms[c] - most)
-        gain[j] += sign * (most + np.log(whole))
-
-
-@kernel
-def _put_off(f, mine, mix):
-    """Count loss-free flow f with those of equal size and equal share ``mine`` on paths over a
-    unit; return False if no place is free for it."""
-    if mix.size_of[f] < 0:
-        return False
-    for at in range(SHARES * mix.size_of[f], SHARES * mix.size_of[f] + SHARES):
-        flows = mix.alike[at, 0]
-        if flows == 0.0 or abs(mix.alike[at, 1] - mine) <= 1e-9:
-            mix.alike[at, 0] = flows + mix.hidden.times[f]
-            mix.alike[at, 1], mix.alike[at, 2] = mine, mix.hidden.arrived[f]
-            return True
-    return False
-
-
-@kernel
-def _free_gains(flows, mine, arrived, x, rates, n_rates, gain):
-    """Add the gain of loss-free flows of which the share ``mine`` is on paths over a unit of rate
-    x; all their terms change by one factor, whatever the number of paths."""
-    if mine < 1e-14:
-        return
-    other = np.log1p(-mine)
-    for j in range(n_rates):
-        change = arrived * (x - rates[j])
-        if change < -NOTHING and mine < 0.5:
-            gain[j] += flows * other
-        else:
-            gain[j] += flows * np.log1p(mine * np.expm1(change))
-
-
-@kernel
-def gains_at(i, rates, n_rates, mix, gain):
-    """Write to ``gain`` the gain in log-likelihood if unit i had each of the first ``n_rates``
-    rates instead of its own, with all other rates fixed."""
-    gain[:n_rates] = 0.0
-    for j in range(n_rates):
-        by = rates[j] - mix.x[i]
-        gain[j] -= mix.arrived[i] * by
-        for e in range(mix.unit_ptr[i], mix.unit_ptr[i + 1]):
-            now = mix.total[mix.rows[e]]
-            ratio = np.expm1(-max(now + by, 1e-300)) / np.expm1(-now)
-            gain[j] += mix.lost[mix.rows[e]] * np.log(ratio)
-    hidden, e, x = mix.hidden, mix.over_ptr[i], mix.x[i]
-    mix.alike[:, 0] = 0.0
-    while e < mix.over_ptr[i + 1]:
-        g, begin = mix.set_of[mix.over[e]], e
-        base = mix.mean[0] * hidden.hops[g]
-        e, n = _classes(begin, i, mix)
-        ready = False
-        for f in range(hidden.flow_ptr[g], hidden.flow_ptr[g + 1]):
-            mine = 0.0
-            for c in range(n):
-                rate = base + mix.room[0, c] + x
-                losing = _log_losing(rate) if hidden.lost[f] > 0.0 else 0.0
-                term = _term(hidden.arrived[f], hidden.lost[f], rate, losing) - mix.log_sum[f]
-                mine += mix.room[1, c] * np.exp(min(term, 0.0))
-            if hidden.lost[f] == 0.0 and mine < 1.0 - 1e-6 and hidden.arrived[f] * x < MOST:
-                if not _put_off(f, mine, mix):
-                    _free_gains(hidden.times[f], mine, hidden.arrived[f], x, rates, n_rates, gain)
-                continue
-            if not ready and hidden.lost[f] > 0.0:
-                ready = True
-                for c in range(n):
-                    for j in range(n_rates):
-                        mix.room[2 + j, c] = _log_losing(base + mix.room[0, c] + rates[j])
-            bottom = np.log1p(-mine) if mine < 1.0 - 1e-6 else _log_left(g, f, begin, e, mix)
-            _flow_gains(f, bottom, n, n_rates, rates, base, mix, gain)
-    for at in range(len(mix.alike)):
-        if mix.alike[at, 0] > 0.0:
-            flows, mine, arrived = mix.alike[at, 0], mix.alike[at, 1], mix.alike[at, 2]
-            _free_gains(flows, mine, arrived, x, rates, n_rates, gain)
+    return KERNELS.set_mean(mean=mean, mix=mix.bound)
 
 
 class Start(NamedTuple):
@@ -380,6 +178,11 @@ class Start(NamedTuple):
     ptr: LongArray
     units: IntArray
     rate: FloatArray
+
+    @property
+    def n_classes(self) -> int:
+        """Return the number of classes."""
+        return len(self.rate)
 
 
 def nothing() -> Start:
@@ -417,14 +220,9 @@ def start_from(
     )
 
 
-@kernel
-def add_up(mix):
+def add_up(mix: Mixture) -> None:
     """Set the rate of each hidden path to the sum of its units' rates."""
-    hidden = mix.hidden
-    for p in range(len(mix.rate)):
-        mix.rate[p] = 0.0
-        for i in hidden.units[hidden.path_ptr[p] : hidden.path_ptr[p + 1]]:
-            mix.rate[p] += mix.x[i]
+    KERNELS.add_up(mix=mix.bound, rate=mix.rate)
 
 
 def fit_mean(mix: Mixture, low: float, high: float) -> float:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Observations over known paths, added up for the compiled search.
+"""Observations over known paths, added up for the search.
 
 A *unit* is a class of links that no observation tells apart, because they are on the same paths;
 they are explained as one. Of observations without loss only the packets that arrived over each unit
@@ -16,8 +16,8 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 from scipy.sparse import csr_array
@@ -25,8 +25,10 @@ from scipy.sparse.csgraph import connected_components
 
 from analysis.methods.mle.likelihood import Problem
 from testbed.arrays import FloatArray, IntArray, LongArray, WordArray
-from testbed.compiled import kernel, njit, scramble
-from testbed.fabric.paths import Paths
+from testbed.fabric.paths import Paths, pointers
+from testbed.kernels import Kernels
+
+KERNELS = Kernels.beside(__file__)
 
 
 @dataclass(frozen=True)
@@ -135,25 +137,50 @@ def observe(parts: Sequence[Observed], units: Units) -> Rows:
     secret = np.random.default_rng(1).integers(1, 1 << 63, n_units).astype(np.uint64)
     for part in parts:
         key, scratch = np.empty(len(part.paths), np.uint64), np.full(n_units, -1, np.int64)
-        counts = part.sent, part.lost
-        _add_up(
-            part.paths.ptr, part.paths.links, units.of_link, *counts, secret, scratch, arrived, key
+        KERNELS.add_up(
+            ptr=part.paths.ptr,
+            links=part.paths.links,
+            of_link=units.of_link,
+            sent=part.sent,
+            lost=part.lost,
+            secret=secret,
+            last=scratch,
+            arrived=arrived,
+            key=key,
         )
         keys.append(key[part.lost > 0])
     lossy = Observed.lossy(parts)
     _, first, row = np.unique(np.concatenate(keys), return_index=True, return_inverse=True)
     lost = np.bincount(row.reshape(-1), lossy.lost, len(first)).astype(np.float64)
     kept = lossy.paths.take(first)
-    scratch = np.full(n_units, -1, np.int64)
-    ptr, over, unit_ptr, rows = _over_units(kept.ptr, kept.links, units.of_link, scratch)
+    ptr, over, count = _over_units(kept, units)
+    unit_ptr, rows = pointers(count), np.empty(len(over), np.int32)
+    KERNELS.paths_of_units(ptr=ptr, units=over, free_place=unit_ptr[:-1].copy(), paths=rows)
     return Rows(ptr, over, unit_ptr, rows, lost, arrived)
 
 
 def over_units(paths: Paths, units: Units) -> tuple[LongArray, IntArray]:
     """Return the units of each path, each once, as CSR arrays: pointers, int64[paths + 1], and
     units, int32[]."""
-    last = np.full(len(units.size), -1, np.int64)
-    return _over_units(paths.ptr, paths.links, units.of_link, last)[:2]
+    return _over_units(paths, units)[:2]
+
+
+def _over_units(paths: Paths, units: Units) -> tuple[LongArray, IntArray, LongArray]:
+    """Return the units of each path, each once, as CSR arrays, and the number of paths that each
+    unit is on, int64[U]."""
+    n = len(units.size)
+    ptr, over = np.empty(len(paths) + 1, np.int64), np.empty(len(paths.links), np.int32)
+    last, count = np.full(n, -1, np.int64), np.zeros(n, np.int64)
+    end = KERNELS.units_of_paths(
+        ptr=paths.ptr,
+        links=paths.links,
+        of_link=units.of_link,
+        last=last,
+        unit_ptr=ptr,
+        units=over,
+        count=count,
+    )
+    return ptr, over[:end].copy(), count
 
 
 def marks(parts: Sequence[Paths], n_links: int) -> WordArray:
@@ -162,59 +189,9 @@ def marks(parts: Sequence[Paths], n_links: int) -> WordArray:
     same = np.zeros(n_links, np.uint64)
     first = 1
     for paths in parts:
-        _mark(paths.ptr, paths.links, first, same)
+        KERNELS.mark_paths(ptr=paths.ptr, links=paths.links, first=first, marks=same)
         first += len(paths)
     return same
-
-
-@kernel
-def _mark(ptr, links, first, same):
-    for p in range(len(ptr) - 1):
-        of_path = scramble(np.uint64(first + p))
-        for e in range(ptr[p], ptr[p + 1]):
-            same[links[e]] += of_path
-
-
-@kernel
-def _add_up(ptr, links, unit, sent, lost, secret, last, arrived, key):
-    """Add the packets that arrived to each unit, and write a key for each path that is equal for
-    paths over the same units."""
-    for p in range(len(ptr) - 1):
-        key[p] = np.uint64(0)
-        for e in range(ptr[p], ptr[p + 1]):
-            i = unit[links[e]]
-            if last[i] != p:
-                last[i] = p
-                arrived[i] += sent[p] - lost[p]
-                key[p] += secret[i]
-
-
-@njit
-def _over_units(path_ptr, links, unit, last):
-    """Return the units of each path, each once, and the paths that each unit is on, as CSR
-    arrays."""
-    n = len(path_ptr) - 1
-    ptr = np.zeros(n + 1, np.int64)
-    over = np.empty(len(links), np.int32)
-    unit_ptr = np.zeros(len(last) + 1, np.int64)
-    end = 0
-    for p in range(n):
-        for e in range(path_ptr[p], path_ptr[p + 1]):
-            i = unit[links[e]]
-            if last[i] != p:
-                last[i] = p
-                over[end] = i
-                unit_ptr[i + 1] += 1
-                end += 1
-        ptr[p + 1] = end
-    unit_ptr = np.cumsum(unit_ptr)
-    rows = np.empty(end, np.int32)
-    free = unit_ptr[:-1].copy()
-    for p in range(n):
-        for e in range(ptr[p], ptr[p + 1]):
-            rows[free[over[e]]] = p
-            free[over[e]] += 1
-    return ptr, over[:end].copy(), unit_ptr, rows
 
 
 OF_UNITS = ("arrived", "size", "x", "blamed", "gains", "candidate", "current")
@@ -267,13 +244,12 @@ class Components(NamedTuple):
         )
         return cls(moved, unit, row, [_window(moved, *at) for at in _spans(*ends)])
 
-    def run(self, function: Callable[..., Any], *arguments: Any) -> None:
-        """Call a compiled function for each component, in threads. The last argument is the whole
-        `Problem`, of which each call gets its slice."""
-        *first, whole = arguments
+    def run(self, function: Callable[[Problem], None], whole: Problem) -> None:
+        """Call a function, which calls a kernel, for each component's slice of a problem, in
+        threads."""
         parts = [_view(whole, window) for window in self.windows]
         with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
-            list(pool.map(lambda part: function(*first, part), parts))
+            list(pool.map(function, parts))
 
     def restored(self, s: Problem, rows: Rows) -> Problem:
         """Return a problem of these components in the original order of ``rows``."""
@@ -282,8 +258,8 @@ class Components(NamedTuple):
             for name in names:
                 back[name] = np.empty_like(getattr(s, name))
                 back[name][order] = getattr(s, name)
-        return s._replace(
-            ptr=rows.ptr, units=rows.units, unit_ptr=rows.unit_ptr, rows=rows.rows, **back
+        return replace(
+            s, ptr=rows.ptr, units=rows.units, unit_ptr=rows.unit_ptr, rows=rows.rows, **back
         )
 
 
@@ -317,7 +293,8 @@ def _view(s: Problem, window: _Window) -> Problem:
     own = window.units
     parts = {name: getattr(s, name)[own] for name in OF_UNITS}
     parts |= {name: getattr(s, name)[window.rows] for name in OF_ROWS}
-    return s._replace(
+    return replace(
+        s,
         ptr=window.ptr,
         units=window.on,
         unit_ptr=window.unit_ptr,

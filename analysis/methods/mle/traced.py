@@ -36,6 +36,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -43,11 +45,13 @@ import numpy as np
 from analysis.methods.mle.devices import choice, rates
 from analysis.methods.mle.hidden import HiddenFlows
 from analysis.methods.mle.likelihood import MEAN, PENALTY, Problem, cost
-from analysis.methods.mle.moves import COARSE, one_more, other_explanations, settle_all
+from analysis.methods.mle.moves import one_more, other_explanations, settle_all
 from analysis.methods.mle.problem import Rows
 from analysis.methods.mle.search import NARROWEST, explain, penalty_of, resume
 from testbed.arrays import BoolArray, FloatArray, IntArray, LongArray
-from testbed.compiled import kernel
+from testbed.kernels import Bound, Kernels
+
+KERNELS = Kernels.beside(__file__)
 
 TURNS = 40
 AS_GOOD = 1.0  # nats by which another explanation must be likelier: less may be rounding
@@ -170,7 +174,7 @@ class _Reports(NamedTuple):
 
     def _settle_once(self, other: Problem, silence: FloatArray) -> None:
         other.arrived[:] = self.arrived(self.paths(_own(other), silence), float(other.law[MEAN]))
-        settle_all(COARSE, other)
+        settle_all(other)
 
     def paths(self, x: FloatArray, silence: FloatArray) -> PathRates:
         """Return the rates of the paths of unreported flows, given the rates of blamed units and
@@ -216,7 +220,7 @@ class _Reports(NamedTuple):
         and of all rates, by their evidence; so explanations with different penalties compare."""
         blamed, n = int(found.blamed.sum()), len(found.x)
         laws = cost(found) - blamed * found.law[PENALTY]
-        return float(laws + choice(n, blamed) + rates(np.arange(n), found))
+        return float(laws + choice(n, blamed) + rates(np.arange(n, dtype=np.int32), found))
 
     def _blamed(self, x: FloatArray) -> FloatArray:
         total = np.bincount(self.of_row, x[self.rows.units], len(self.rows.lost))
@@ -256,7 +260,9 @@ class Traces(NamedTuple):
         """Return by how many nats the reports that crossed each unit are fewer than ``expected``,
         which they would be if it lost more: float64[U]."""
         rows, crossed = self.reports, np.zeros(len(self.into))
-        _cross_all(rows.ptr, rows.units, rows.lost, self.back, crossed)
+        KERNELS.cross_all(
+            ptr=rows.ptr, units=rows.units, times=rows.lost, back=self.back, crossed=crossed
+        )
         fewer = np.maximum(expected - crossed, 0.0)
         return fewer * fewer / np.maximum(2.0 * expected, 1.0)
 
@@ -265,10 +271,18 @@ def whole(traces: Traces, silence: FloatArray, x: FloatArray) -> float:
     """Return the log-likelihood in nats that the traces of all reports are complete; see
     `unreported`."""
     rows = traces.reports
-    return -_missing(rows.ptr, rows.units, rows.lost, traces.back, silence, x)
+    return -KERNELS.missing(
+        ptr=rows.ptr,
+        units=rows.units,
+        times=rows.lost,
+        back=traces.back,
+        silence=silence,
+        x=x,
+    )
 
 
-class PathRates(NamedTuple):
+@dataclass(frozen=True)
+class PathRates:
     """Of each set of paths the distinct rates of blamed units on a path and how many paths have
     each, as far as they are traced: ``rate``, ``many`` float64[paths] from ``set_ptr`` on, ``n``
     int64[sets] of them; and of each path which it has, and the chance of its trace."""
@@ -280,6 +294,11 @@ class PathRates(NamedTuple):
     kind: LongArray
     traced: FloatArray
 
+    @cached_property
+    def bound(self) -> Bound:
+        """Return these rates in the form that kernels take."""
+        return KERNELS.bound("PathRates", self)
+
     @classmethod
     def of(
         cls, hidden: HiddenFlows, back: IntArray, silence: FloatArray, x: FloatArray
@@ -289,13 +308,13 @@ class PathRates(NamedTuple):
         n, paths = len(hidden.set_ptr) - 1, int(hidden.set_ptr[-1])
         rate, many, traced = np.zeros((3, paths))
         found = cls(hidden, np.zeros(n, np.int64), rate, many, np.zeros(paths, np.int64), traced)
-        _path_rates(hidden, back, silence, x, *found[1:])
+        KERNELS.path_rates(paths=found.bound, back=back, silence=silence, x=x)
         return found
 
     def divisors(self, mean: float) -> float:
         """Return the sum of the logarithms of the chances that flows are reported, less that of the
         numbers of paths, given the ``mean`` rate of all units that are not blamed."""
-        return float(_divisors(self.hidden, self.n, self.rate, self.many, mean))
+        return KERNELS.divisors(paths=self.bound, mean=mean)
 
 
 def unreported(
@@ -306,106 +325,15 @@ def unreported(
     reports whose paths or traces crossed it.
     """
     arrived, turned, crossed = np.zeros((3, units))
-    widest = int(paths.n.max(initial=0))
-    _unreported(*paths, back, mean, np.zeros((2, widest)), arrived, turned, crossed)
+    over, reported = np.empty((2, int(paths.n.max(initial=0))))
+    KERNELS.unreported(
+        paths=paths.bound,
+        back=back,
+        mean=mean,
+        over=over,
+        reported=reported,
+        arrived=arrived,
+        turned=turned,
+        crossed=crossed,
+    )
     return arrived, turned, crossed
-
-
-@kernel
-def _dies(path, back, silence, x):
-    """Return minus the logarithm of the probability that the trace of a path of units is
-    complete."""
-    n, there_and_back, turned, near = len(path), 0.0, 0.0, 0.0
-    for e in range(n):
-        i = path[e]
-        there_and_back += x[i] + (x[back[i]] if back[i] >= 0 else 0.0)
-        if 2 * e < n:
-            turned = there_and_back + silence[i]
-        if e < n - 1:
-            near = there_and_back
-    if n <= 2:
-        return turned
-    return turned + near - np.log1p(np.exp(near - there_and_back) - np.exp(-there_and_back))
-
-
-@kernel
-def _cross(path, back, weight, crossed):
-    for e in range(len(path)):
-        crossed[path[e]] += weight
-        if 2 * e < len(path) and back[path[e]] >= 0:
-            crossed[back[path[e]]] += weight
-
-
-@kernel
-def _cross_all(ptr, units, times, back, crossed):
-    for r in range(len(times)):
-        _cross(units[ptr[r] : ptr[r + 1]], back, times[r], crossed)
-
-
-@kernel
-def _missing(ptr, units, times, back, silence, x):
-    total = 0.0
-    for r in range(len(times)):
-        total += times[r] * _dies(units[ptr[r] : ptr[r + 1]], back, silence, x)
-    return total
-
-
-@kernel
-def _path_rates(h, back, silence, x, n, rate, many, kind, traced):
-    for g in range(len(h.set_ptr) - 1):
-        first, end = h.set_ptr[g], h.set_ptr[g + 1]
-        last = first
-        for p in range(first, end):
-            path = h.units[h.path_ptr[p] : h.path_ptr[p + 1]]
-            sum_x = 0.0
-            for i in path:
-                sum_x += x[i]
-            traced[p] = h.many[p] * np.exp(-_dies(path, back, silence, x))
-            k = first
-            while k < last and rate[k] != sum_x:
-                k += 1
-            if k == last:
-                rate[k], many[k] = sum_x, 0.0
-                last += 1
-            many[k] += traced[p]
-            kind[p] = k - first
-        n[g] = last - first
-
-
-@kernel
-def _divisors(h, n, rate, many, mean):
-    total = 0.0
-    for g in range(len(n)):
-        first, base = h.set_ptr[g], mean * h.hops[g]
-        for f in range(h.flow_ptr[g], h.flow_ptr[g + 1]):
-            whole = 0.0
-            for k in range(first, first + n[g]):
-                whole += many[k] * -np.expm1(-h.arrived[f] * (base + rate[k]))
-            total += h.times[f] * np.log(whole)
-    return total
-
-
-@kernel
-def _unreported(h, n, rate, many, kind, traced, back, mean, room, arrived, turned, crossed):
-    """Compute what `unreported` returns. ``room`` is scratch: for each rate of a set, the packets
-    that arrived over one of its paths, and its number of reports."""
-    over, reported = room[0], room[1]
-    for g in range(len(n)):
-        first, base = h.set_ptr[g], mean * h.hops[g]
-        over[: n[g]] = 0.0
-        reported[: n[g]] = 0.0
-        for f in range(h.flow_ptr[g], h.flow_ptr[g + 1]):
-            size, whole = h.arrived[f], 0.0
-            for k in range(n[g]):
-                whole += many[first + k] * -np.expm1(-size * (base + rate[first + k]))
-            each = h.times[f] / whole
-            for k in range(n[g]):
-                free = np.exp(-size * (base + rate[first + k]))
-                over[k] += each * size * free
-                reported[k] += each * (1.0 - free)
-        for p in range(first, h.set_ptr[g + 1]):
-            begin, end = h.path_ptr[p], h.path_ptr[p + 1]
-            for e in range(begin, end):
-                arrived[h.units[e]] += traced[p] * over[kind[p]]
-            turned[h.units[begin + (end - begin + 1) // 2 - 1]] += traced[p] * reported[kind[p]]
-            _cross(h.units[begin:end], back, traced[p] * reported[kind[p]], crossed)

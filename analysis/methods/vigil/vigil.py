@@ -43,10 +43,12 @@ from analysis.methods.constraints import NotNegative
 from analysis.solvers.parts import in_parts
 from analysis.telemetry.telemetry import Connections
 from testbed.arrays import BoolArray, FloatArray, IntArray, LongArray
-from testbed.compiled import kernel
 from testbed.fabric.clos import Fabric
 from testbed.fabric.ecmp_probabilities import Continuations, EcmpProbabilities, Shares
 from testbed.fabric.paths import pointers
+from testbed.kernels import Kernels
+
+_KERNELS = Kernels.beside(__file__)
 
 
 @dataclass(frozen=True)
@@ -69,7 +71,9 @@ class Ballot:
     def tally(self, n_links: int) -> FloatArray:
         """Return the votes for each link, by which 007 ranks links: float64[n_links]."""
         total = np.zeros(n_links)
-        _add_votes(self.link, self.voter, self.share, self.links, total)
+        _KERNELS.add_votes(
+            link=self.link, voter=self.voter, share=self.share, links=self.links, total=total
+        )
         return total
 
     def crossings(self, n_links: int) -> FloatArray:
@@ -329,38 +333,19 @@ def connection_causes(
             on are not blamed.
     """
     cause = np.full(n_connections, -1, np.int32)
-    _likeliest(ballot.link, ballot.voter, ballot.share, rank, n_blamed, cause, np.zeros(len(cause)))
+    _KERNELS.find_likeliest(
+        link=ballot.link,
+        voter=ballot.voter,
+        share=ballot.share,
+        rank=rank,
+        n_blamed=n_blamed,
+        cause=cause,
+        largest=np.zeros(n_connections),
+    )
     return cause
-
-
-# Ballots of large fabrics have some 10^8 entries, which NumPy would copy several times.
 
 
 def _added(index: IntArray, value: FloatArray, n: int) -> FloatArray:
     total = np.zeros(n)
-    _add(index, value, total)
+    _KERNELS.add(index=index, value=value, total=total)
     return total
-
-
-@kernel
-def _add(index, value, total):
-    for e in range(len(index)):
-        total[index[e]] += value[e]
-
-
-@kernel
-def _add_votes(link, voter, share, links, total):
-    for e in range(len(link)):
-        total[link[e]] += share[e] / links[voter[e]]
-
-
-@kernel
-def _likeliest(link, voter, share, rank, n_blamed, cause, most):
-    """Write to ``cause`` the blamed link that each voter most likely crossed, and of equals the one
-    blamed first. ``most``, float64[n_connections] of zeros, is scratch memory."""
-    for e in range(len(link)):
-        i, v = link[e], voter[e]
-        if rank[i] >= n_blamed or share[e] < most[v]:
-            continue
-        if share[e] > most[v] or cause[v] < 0 or rank[i] < rank[cause[v]]:
-            cause[v], most[v] = i, share[e]

@@ -13,18 +13,27 @@ import shutil
 import signal
 import subprocess
 import tempfile
+import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
-from testbed.caches import owned, shared, user_cache
+from testbed.caches import made_cache, owned, shared, user_cache
 from testbed.softswitch.errors import CompileError, NoCompiler, SoftSwitchError
 
 C_SOURCES = Path(__file__).parent.parent / "runtime" / "c"
 FLAGS = ("-std=gnu11", "-O2", "-fPIC", "-shared", "-fno-strict-aliasing")
+NATIVE = ("-march=native", "-mcpu=native")
+"""Flags for all instructions of this processor; some compilers for ARM know only the second."""
 CANDIDATES = ("cc", "gcc", "clang")
+_LIMITS = 'ulimit -t 600; ulimit -v 4194304; exec "$@"'
+LIMITED = ("sh", "-c", _LIMITS.replace(";", " 2>/dev/null;", 2), "sh")
+"""The words before the compiler's command that bound its processor time (s) and memory (KiB).
+
+A program of a stranger is bounded, too, but not what a compiler makes of it.
+"""
 
 
 def compiler() -> list[str]:
@@ -48,7 +57,8 @@ def compiler() -> list[str]:
 
 @lru_cache(maxsize=8)
 def identity(command: tuple[str, ...], folder: Path) -> str:
-    """Return a hash of a compiler's version and target CPU, on which a cached library depends.
+    """Return what a cached library depends on: the flag that makes the compiler use all of this
+    processor, and a hash of the compiler's version and target CPU; "" if it does not know the CPU.
 
     It is cached in ``folder`` for this compiler file and this processor, because running the
     compiler takes a tenth of the time in which a switch starts.
@@ -79,22 +89,26 @@ def _identity_file(command: tuple[str, ...], folder: Path) -> Path | None:
         r"^(?:vendor_id|cpu family|model|flags|CPU .*|Features)\s*:.*", processor, re.M
     )
     compiler = (command, os.path.realpath(command[0]), found.st_size, found.st_mtime_ns, kinds)
-    name = hashlib.sha256(repr(compiler).encode()).hexdigest()[:40]
+    name = hashlib.sha256(repr((NATIVE, compiler)).encode()).hexdigest()[:40]
     return folder / f"{name}.compiler" if kinds else None
 
 
 def _asked_identity(command: tuple[str, ...]) -> str:
-    """Return the hash of a compiler's predefined macros; "" if it does not know the CPU."""
-    try:
-        run = subprocess.run(
-            [*command, "-march=native", "-E", "-dM", "-x", "c", os.devnull],
-            capture_output=True,
-            timeout=60,
-            check=False,
-        )
-    except (OSError, subprocess.SubprocessError) as e:
-        raise NoCompiler(f"the C compiler {command[0]} does not run: {e}") from None
-    return "" if run.returncode else hashlib.sha256(run.stdout).hexdigest()
+    """Return the first flag of `NATIVE` that a compiler knows, and the hash of the macros that it
+    then predefines; "" if it knows none."""
+    for flag in NATIVE:
+        try:
+            run = subprocess.run(
+                [*command, flag, "-E", "-dM", "-x", "c", os.devnull],
+                capture_output=True,
+                timeout=60,
+                check=False,
+            )
+        except (OSError, subprocess.SubprocessError) as e:
+            raise NoCompiler(f"the C compiler {command[0]} does not run: {e}") from None
+        if not run.returncode:
+            return f"{flag} {hashlib.sha256(run.stdout).hexdigest()}"
+    return ""
 
 
 def cache_dir() -> Path:
@@ -112,35 +126,41 @@ def cache_dir() -> Path:
     return folder
 
 
-def _need_own(folder: Path) -> None:
-    """Raise SoftSwitchError if other users could put code into a folder."""
-    found = folder.stat()
-    if not owned(found):
-        raise SoftSwitchError(
-            f"{folder} belongs to another user, who could put code there: set XDG_CACHE_HOME to a "
-            "folder of yours"
-        )
-    if shared(found):
-        raise SoftSwitchError(
-            f"{folder} can be written by others, who could put code there: remove it (it is made "
-            "again) or set XDG_CACHE_HOME"
-        )
+def _trusted(folder: Path) -> Path:
+    """Return the real path of the cache folder, created if need be.
 
-
-def _intact(file: Path) -> bytes | None:
-    """Return the content of a cache file, or None if it is missing, damaged or not trustworthy.
-
-    A damaged library would crash this process when it is loaded or called.
+    Raises:
+        SoftSwitchError: Other users could put code there.
+        OSError: It cannot be created.
     """
     try:
-        with file.open("rb") as opened:
-            found = os.fstat(opened.fileno())
-            data = opened.read()
+        return made_cache(folder)
+    except PermissionError as error:
+        if error.errno is not None:
+            raise
+        again = "remove it (it is made again) or " if f"/{folder.name} can be" in str(error) else ""
+        raise SoftSwitchError(f"{error}: {again}set XDG_CACHE_HOME to a folder of yours") from None
+
+
+def _opened(file: Path) -> BinaryIO | None:
+    """Return a cache file, open for reading; None if it is missing, damaged or not trustworthy.
+
+    A damaged library would crash this process when it is loaded or called. Whoever uses the file
+    reads or maps this descriptor, not the path: what was checked here is what is used.
+    """
+    try:
+        descriptor = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
         wanted = file.with_suffix(".sha256").read_bytes()
-    except FileNotFoundError:
+    except OSError:
         return None
-    ours = owned(found) and not shared(found)
-    return data if ours and wanted == hashlib.sha256(data).hexdigest().encode() else None
+    opened = os.fdopen(descriptor, "rb")
+    found = os.fstat(descriptor)
+    digest = hashlib.file_digest(opened, "sha256").hexdigest().encode()
+    if owned(found) and not shared(found) and wanted == digest:
+        opened.seek(0)
+        return opened
+    opened.close()
+    return None
 
 
 def _put(new: Path, path: Path) -> None:
@@ -154,34 +174,24 @@ def _put(new: Path, path: Path) -> None:
 def kept(name: str) -> bytes | None:
     """Return the content of the cache file ``name``, None if there is none that can be trusted."""
     try:
-        folder = cache_dir()
-        _need_own(folder)
-        return _intact(folder / name)
+        file = _opened(_trusted(cache_dir()) / name)
     except (OSError, SoftSwitchError):
         return None
+    if file is None:
+        return None
+    with file:
+        return file.read()
 
 
 def keep(name: str, data: bytes) -> None:
     """Write ``data`` to the cache file ``name``, if there is a cache."""
     with suppress(OSError, SoftSwitchError):
-        folder = _made_cache()
+        folder = _trusted(cache_dir())
         with tempfile.TemporaryDirectory(dir=folder) as work:
             new = Path(work) / name
             new.write_bytes(data)
             new.chmod(0o644)
             _put(new, folder / name)
-
-
-def _made_cache() -> Path:
-    """Return the cache folder, created if need be.
-
-    Raises:
-        SoftSwitchError: Other users could put code there.
-    """
-    folder = cache_dir()
-    folder.mkdir(mode=0o755, parents=True, exist_ok=True)
-    _need_own(folder)
-    return folder
 
 
 @contextmanager
@@ -231,38 +241,68 @@ def load_library(
         SoftSwitchError: The cache cannot be written, or others can write it, or the library cannot
             be loaded.
     """
-    path = _build(code, tuple(flags))
-    try:
-        library = ctypes.CDLL(str(path))
-    except OSError as e:
-        raise SoftSwitchError(f"cannot load {path}: {e}") from None
+    path, opened = _build(code, tuple(flags))
+    library = ctypes.CDLL(str(path), handle=_mapped(path, opened))
     for name, (result, *arguments) in signatures.items():
         function = getattr(library, name)
         function.restype, function.argtypes = result, arguments
     return library
 
 
-def _build(code: str, extra_flags: tuple[str, ...]) -> Path:
-    """Return the path of the shared library of ``code``, compiled unless it is in the cache."""
+_loaded: dict[tuple[int, int], tuple[int, BinaryIO]] = {}
+"""The handle and the open file of each loaded library, by the file's device and inode.
+
+The files stay open: the loader takes a name such as /proc/self/fd/7 that it has seen before for the
+library that had it then.
+"""
+
+
+def _mapped(path: Path, opened: BinaryIO) -> int:
+    """Return the handle of the library in an open file, loaded unless it is already.
+
+    Raises:
+        SoftSwitchError: It cannot be loaded.
+    """
+    found = os.fstat(opened.fileno())
+    inode = found.st_dev, found.st_ino
+    with _loading:
+        if inode in _loaded:
+            opened.close()
+        else:
+            try:
+                library = ctypes.CDLL(f"/proc/self/fd/{opened.fileno()}")
+            except OSError as e:
+                opened.close()
+                raise SoftSwitchError(f"cannot load {path}: {e}") from None
+            _loaded[inode] = library._handle, opened
+        return _loaded[inode][0]
+
+
+_loading = threading.Lock()
+
+
+def _build(code: str, extra_flags: tuple[str, ...]) -> tuple[Path, BinaryIO]:
+    """Return the shared library of ``code``, open, and its path; compiled unless it is in the
+    cache."""
     command = compiler()
     folder = cache_dir()
     try:
-        _made_cache()
+        folder = _trusted(folder)
         target = identity(tuple(command), folder)
-        flags = (*FLAGS, *(("-march=native",) if target else ()), *extra_flags)
+        flags = (*FLAGS, *target.split()[:1], *extra_flags)
         digest = hashlib.sha256()
         for part in (code, *command, target, *flags):
             digest.update(part.encode() + b"\0")
         path = folder / f"{digest.hexdigest()[:40]}.so"
-        if _intact(path) is not None:
-            return path
+        if (opened := _opened(path)) is not None:
+            return path, opened
         with _only_one(path), tempfile.TemporaryDirectory(dir=path.parent) as work:
-            if _intact(path) is not None:  # another process was faster
-                return path
+            if (opened := _opened(path)) is not None:  # another process was faster
+                return path, opened
             source, library = Path(work) / "program.c", Path(work) / "program.so"
             source.write_text(code, encoding="utf-8")
             run = subprocess.run(
-                [*command, *flags, "-o", str(library), str(source)],
+                [*LIMITED, *command, *flags, "-o", str(library), str(source)],
                 env={**os.environ, "LC_ALL": "C"},
                 capture_output=True,
                 text=True,
@@ -272,10 +312,11 @@ def _build(code: str, extra_flags: tuple[str, ...]) -> Path:
             if run.returncode:
                 raise CompileError(_why(command[0], run))
             library.chmod(0o755)
+            opened = library.open("rb")
             _put(library, path)
     except OSError as e:
         raise SoftSwitchError(f"cannot compile into {folder}: {e}") from None
-    return path
+    return path, opened
 
 
 def _why(compiler_name: str, run: subprocess.CompletedProcess[str]) -> str:

@@ -118,7 +118,10 @@ def deparser(layout: Layout, statements: list[str]) -> str:
     """
     headers: list[Header] = []
     for name in layout.root.deparsers[0].order:
-        headers.append(layout.program.headers[name])
+        header = layout.program.headers[name]
+        if header.metadata:  # its width may be no whole bytes, and it is always valid
+            raise UnsupportedProgram(f"emission of the metadata {name!r}")
+        headers.append(header)
     out = [
         "SS_INLINE uint8_t *ss_deparser(ss_switch *sw, ss_item *it, uint32_t *length,",
         "                               uint32_t *stored) {",
@@ -127,22 +130,21 @@ def deparser(layout: Layout, statements: list[str]) -> str:
         "    uint8_t *start, *b;",
         "    ss_update_checksums(sw, it);",
     ]
-    for h in headers:
-        if not h.metadata:
-            lvalue = layout.header(h.name)
-            out.append(f"    if ({lvalue}.valid) n += {header_bytes(lvalue, h.type)};")
-    out += [
-        "    if (it->room && it->data - it->room >= n) start = b = (uint8_t *)it->data - n;",
-        "    else if (!(start = b = ss_alloc(sw, (size_t)n + it->stored))) return NULL;",
-    ]
-    out += [f"    {line}" for line in statements]
+    out += [f"    {line}" for line in statements]  # they may change which headers are valid
     if statements:
         out.append("    if (it->exit) return NULL; /* an assertion failed */")
     for h in headers:
         lvalue = layout.header(h.name)
+        out.append(f"    if ({lvalue}.valid) n += {header_bytes(lvalue, h.type)};")
+    out += [
+        "    if (it->room && it->data - it->room >= n) start = b = (uint8_t *)it->data - n;",
+        "    else if (!(start = b = ss_alloc(sw, (size_t)n + it->stored))) return NULL;",
+    ]
+    for h in headers:
+        lvalue = layout.header(h.name)
         lines = write_header(lvalue, h.type, "b")
         size = header_bytes(lvalue, h.type)
-        out.append(f"    if ({'1' if h.metadata else lvalue + '.valid'}) {{")
+        out.append(f"    if ({lvalue}.valid) {{")
         if any("ss_put_bits" in line or "ss_put_wide" in line for line in lines) or h.type.varbit:
             out.append(f"        memset(b, 0, {size});")
         out += [f"        {line}" for line in lines]

@@ -14,7 +14,42 @@ typedef struct {
     char lines[PP_LOG_LINES];
 } pp_log;
 
+/* Opens a file for writing, empty; -1, EMEDIUMTYPE: it is no regular file, or begins with something else than
+ * files of its kind do (`own`), and stays as it is. */
+static int pp_output(const char *path, int own(const char *, ssize_t)) {
+    char head[32];
+    struct stat found;
+    int fd = open(path, O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0644);
+    if (fd < 0) {
+        if (errno == ELOOP || errno == ENXIO) errno = EMEDIUMTYPE; /* a link; a pipe or socket */
+        return -1;
+    }
+    ssize_t n = fstat(fd, &found) || !S_ISREG(found.st_mode) ? -1 : pread(fd, head, sizeof head, 0);
+    if (n >= 0 && (n == 0 || own(head, n)) && !ftruncate(fd, 0)) return fd;
+    close(fd);
+    errno = EMEDIUMTYPE;
+    return -1;
+}
+
 /* ---- log ---- */
+
+/* Whether a file begins as `pp_begin` does: [12:34:56.789] [bmv2] */
+static int pp_is_log(const char *head, ssize_t n) {
+    return n >= 21 && head[0] == '[' && head[3] == ':' && head[6] == ':' && head[9] == '.' &&
+           !memcmp(head + 13, "] [bmv2]", 8);
+}
+
+/* Whether there is a log at a path, or nothing. */
+static int pp_log_at(const char *path) {
+    char head[32];
+    struct stat found;
+    int fd = open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    if (fd < 0) return errno == ENOENT;
+    int own = !fstat(fd, &found) && S_ISREG(found.st_mode) &&
+              (!found.st_size || pp_is_log(head, pread(fd, head, sizeof head, 0)));
+    close(fd);
+    return own;
+}
 
 static void pp_log_rotate(pp_log *l) {
     char from[4096], to[4096];
@@ -23,10 +58,11 @@ static void pp_log_rotate(pp_log *l) {
         if (i > 1) snprintf(from, sizeof from, "%s.%u.txt", l->path, i - 1);
         else snprintf(from, sizeof from, "%s.txt", l->path);
         snprintf(to, sizeof to, "%s.%u.txt", l->path, i);
+        if (!pp_log_at(from) || !pp_log_at(to)) continue; /* somebody else's */
         rename(from, to);
     }
     snprintf(to, sizeof to, "%s.txt", l->path);
-    l->fd = open(to, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+    l->fd = pp_output(to, pp_is_log);
     l->size = 0;
 }
 
@@ -95,14 +131,20 @@ static void pp_dump(pp_log *l, const char *what, uint32_t port, const uint8_t *d
 
 /* ---- pcap ---- */
 
+static const struct {
+    uint32_t magic;
+    uint16_t major, minor;
+    uint32_t zone, figures, snaplen, link;
+} pp_pcap_head = {0xA1B2C3D4, 2, 4, 0, 0, PP_SNAPLEN, 1};
+
+static int pp_is_pcap(const char *head, ssize_t n) {
+    return n >= (ssize_t)sizeof pp_pcap_head && !memcmp(head, &pp_pcap_head, sizeof pp_pcap_head);
+}
+
 static FILE *pp_pcap_open(const char *path) {
-    const struct {
-        uint32_t magic;
-        uint16_t major, minor;
-        uint32_t zone, figures, snaplen, link;
-    } head = {0xA1B2C3D4, 2, 4, 0, 0, PP_SNAPLEN, 1};
-    FILE *f = fopen(path, "we");
-    if (f && (fwrite(&head, sizeof head, 1, f) != 1 || fflush(f))) {
+    int fd = pp_output(path, pp_is_pcap);
+    FILE *f = fd < 0 ? NULL : fdopen(fd, "w");
+    if (f && (fwrite(&pp_pcap_head, sizeof pp_pcap_head, 1, f) != 1 || fflush(f))) {
         fclose(f);
         return NULL;
     }

@@ -104,8 +104,9 @@ def _same(theirs: list[str], ours: list[str], what: str) -> list[int]:
         raise P4Error(
             INVALID_ARGUMENT, f"{what}: P4Info has {len(theirs)}, the program {len(ours)}"
         )
-    if sorted(theirs) == sorted(ours) and len(set(ours)) == len(ours):
-        return [ours.index(n) for n in theirs]
+    places = {name: place for place, name in enumerate(ours)}
+    if len(places) == len(ours) and sorted(theirs) == sorted(ours):
+        return [places[name] for name in theirs]
     return list(range(len(ours)))
 
 
@@ -141,12 +142,17 @@ def unwrapped(device_config: bytes) -> bytes:
 def _varint(data: bytes, at: int) -> tuple[int, int]:
     """Return a number in protobuf's wire format, and the index of the byte behind it."""
     value = shift = 0
-    while True:
+    while shift < _VARINT_BITS:
         byte = data[at]
         value |= (byte & 0x7F) << shift
         at, shift = at + 1, shift + 7
         if byte < 0x80:
             return value, at
+    raise IndexError  # as a number that is cut off: this is no such message
+
+
+_VARINT_BITS = 70
+"""Bits of the ten bytes that a number of protobuf may take."""
 
 
 @lru_cache(maxsize=1)
@@ -184,6 +190,12 @@ class PipelineConfig:
         self.cookie = cookie
         self.code = unwrapped(device_config)
         self.program = program or _compiled(self.code, drop_port)
+        self._definitions = {t.name: t for t in self.program.definition.tables}
+        self._header_types = {
+            tuple(f.name for f in h.type.fields): h.type
+            for h in reversed(self.program.definition.headers.values())
+            if not h.metadata
+        }
         ours = self._program_actions()
         self.actions = {
             a.preamble.id: self._action(a, ours.get(a.preamble.id)) for a in p4info.actions
@@ -278,9 +290,7 @@ class PipelineConfig:
 
     def _table(self, t: Any) -> TableConfig:
         name = t.preamble.name
-        definition: TableDef = self._known(
-            "table", name, {x.name: x for x in self.program.definition.tables}
-        )
+        definition: TableDef = self._known("table", name, self._definitions)
         places = _same(
             [f.name for f in t.match_fields],
             [k.name for k in definition.key],
@@ -331,13 +341,17 @@ class PipelineConfig:
 
     def _width(self, spec: Any, width: int, what: str) -> int:
         """Return the bits of a type, which are ``width`` in the program."""
+        known = self.p4info.type_info.new_types
+        for _ in range(len(known) + 1):
+            if spec.WhichOneof("type_spec") != "new_type":
+                break
+            if spec.new_type.name not in known or self._translated(spec.new_type):
+                return width
+            spec = known[spec.new_type.name].original_type
+        else:
+            raise P4Error(INVALID_ARGUMENT, f"{what}: its type is defined by itself")
         if spec.WhichOneof("type_spec") == "bool":
             return 1
-        if spec.WhichOneof("type_spec") == "new_type":
-            known = self.p4info.type_info.new_types
-            if spec.new_type.name in known and not self._translated(spec.new_type):
-                return self._width(known[spec.new_type.name].original_type, width, what)
-            return width
         kind = spec.bitstring.WhichOneof("type_spec")
         if kind not in ("bit", "int"):
             raise P4Error(UNIMPLEMENTED, f"{what}: only bit and int elements are supported")
@@ -345,17 +359,12 @@ class PipelineConfig:
 
     def _controller_fields(self, header: Any) -> list[tuple[int, str, int]]:
         """Return the id, name and width in bits of each field of a controller header."""
-        names = [m.name for m in header.metadata]
-        same = [
-            h.type
-            for h in self.program.definition.headers.values()
-            if not h.metadata and [f.name for f in h.type.fields] == names
-        ]
+        same = self._header_types.get(tuple(m.name for m in header.metadata))
         fields: list[tuple[int, str, int]] = []
         for i, m in enumerate(header.metadata):
             width = m.bitwidth
-            if self._translated(m.type_name) and same:
-                width = same[0].fields[i].width
+            if self._translated(m.type_name) and same is not None:
+                width = same.fields[i].width
             fields.append((m.id, m.name, width))
         return fields
 
@@ -403,13 +412,28 @@ def read_config(path: str, drop_port: int) -> Callable[[], PipelineConfig]:
     return lambda: PipelineConfig(p4info, code, program=Program(source, None))
 
 
+MAX_P4INFO = 4 << 20
+"""The most bytes of a P4Info file."""
+
+
 def _p4info_beside(json: Path) -> Any:
+    """Return the P4Info of the first file of `SUFFIXES` beside a program; empty without one.
+
+    Raises:
+        InvalidProgram: It cannot be read, is too large, or is no P4Info.
+    """
     p4info = p4info_pb2.P4Info()
     beside = [json.with_name(json.name.removesuffix(".json") + s) for s in SUFFIXES]
     for file in beside:
         if file.is_file():
             try:
-                text_format.Parse(file.read_text(encoding="utf-8"), p4info)
+                with file.open("rb") as opened:
+                    data = opened.read(MAX_P4INFO + 1)
+                if len(data) > MAX_P4INFO:
+                    raise InvalidProgram(f"{file} has more than {MAX_P4INFO >> 20} MiB")
+                text_format.Parse(data.decode("utf-8"), p4info)
+            except RecursionError:
+                raise InvalidProgram(f"{file} has messages that are nested too deeply") from None
             except (OSError, UnicodeDecodeError, ParseError) as e:
                 reason = str(e).splitlines()[0]
                 raise InvalidProgram(f"cannot read {file}: {reason}") from None

@@ -35,11 +35,11 @@ Send = Callable[[Any], bool]
 
 @dataclass
 class Outstanding:
-    """A digest list that was sent: its range of sample numbers, and when it expires (s)."""
+    """A digest list that was sent: its range of sample numbers, and when (s)."""
 
     first: int
     end: int
-    expires: float
+    at: float
 
 
 @dataclass
@@ -148,7 +148,8 @@ class Digests:
             self._forget(d, 0, 1 << 63)
             return None
         now = time.monotonic()
-        for i in [i for i, s in d.sent.items() if s.expires <= now]:
+        expire_s = d.entry.config.ack_timeout_ns / 1e9  # of lists sent before a MODIFY, too
+        for i in [i for i, s in d.sent.items() if s.at + expire_s <= now]:
             s = d.sent.pop(i)
             self._forget(d, s.first, s.end)
         size = d.size
@@ -166,8 +167,8 @@ class Digests:
                 break
             self._send(d, samples, send, now)
             d.waiting_since, wait = None, None if left else 0.0
-        expiry = min((s.expires for s in d.sent.values()), default=None)
-        times = [wait, None if expiry is None else max(0.0, expiry - now)]
+        first = min((s.at for s in d.sent.values()), default=None)
+        times = [wait, None if first is None else max(0.0, first + expire_s - now)]
         return min((t for t in times if t is not None), default=None)
 
     def _send(self, d: DigestState, samples: NDArray[Any], send: Send, now: float) -> None:
@@ -190,7 +191,7 @@ class Digests:
             )
         d.next = end
         if send(message) and d.entry.config.ack_timeout_ns:
-            d.sent[d.list_id] = Outstanding(first, end, now + d.entry.config.ack_timeout_ns / 1e9)
+            d.sent[d.list_id] = Outstanding(first, end, now)
         else:
             self._forget(d, first, end)
 
@@ -220,16 +221,14 @@ class Ageing:
             for stored in reader.state.entries.values():
                 if not stored.timeout_ns:
                     continue
-                idle = reader.state.idle_ns(stored)
-                left = stored.timeout_ns - idle
-                if left > 0:
-                    stored.idle_reported = False
-                    due = left if due is None else min(due, left)
-                elif not stored.idle_reported:
-                    stored.idle_reported = True
+                # An idle entry is reported again after each further timeout (P4Runtime, section
+                # "Table Idle Timeout Notification").
+                times, since = divmod(reader.state.idle_ns(stored), stored.timeout_ns)
+                if times > stored.times_idle:
                     reader.fill(stored, message.table_entry.add())
-                if left <= 0:  # it may be hit again and then be idle anew
-                    due = stored.timeout_ns if due is None else min(due, stored.timeout_ns)
+                stored.times_idle = times
+                left = stored.timeout_ns - since
+                due = left if due is None else min(due, left)
         if message.table_entry:
             send(message)
         return None if due is None else due / 1e9

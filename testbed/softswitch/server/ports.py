@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import ctypes
+import errno
 import os
 import threading
 from collections.abc import Iterator, Sequence
@@ -210,7 +211,9 @@ class Ports:
             log.max_files,
         )
         if error:
-            raise SoftSwitchError(f"cannot write {log.file}.txt: {os.strerror(-error)}")
+            theirs = "it exists and is no log of a switch: choose another name"
+            why = theirs if -error == errno.EMEDIUMTYPE else os.strerror(-error)
+            raise SoftSwitchError(f"cannot write {log.file}.txt: {why}")
 
     def say(self, level: str, text: str) -> None:
         """Put a line into the log, if there is one."""
@@ -233,7 +236,11 @@ class Ports:
                 *(path.encode() if path else None for path in paths),
             )
         if error:
-            what = {17: "the port number is already in use"}.get(-error, os.strerror(-error))
+            what = {
+                errno.EEXIST: "the port number is already in use",
+                errno.EMEDIUMTYPE: "a file for its packets exists and is no capture of a switch: "
+                "choose another --pcap folder",
+            }.get(-error, os.strerror(-error))
             raise SoftSwitchError(f"cannot attach port {port.number} to {port.interface}: {what}")
         self._ports.append(port)
 

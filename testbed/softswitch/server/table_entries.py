@@ -65,7 +65,7 @@ class Stored:
     controller_metadata: int = 0
     timeout_ns: int = 0  # 0: none
     since_us: int = 0  # when it was written
-    idle_reported: bool = False
+    times_idle: int = 0  # timeouts reported since it was last hit or written
 
 
 def dont_care(kind: int, width: int) -> Any:
@@ -346,7 +346,7 @@ class TableState:
             return
         known.metadata, known.controller_metadata = entry.metadata, entry.controller_metadata
         known.timeout_ns, known.since_us = entry.idle_timeout_ns, self.ports.now_us()
-        known.idle_reported = False
+        known.times_idle = 0
         if self.config.meter:
             self.set_meter(known, rates)
         if entry.HasField("counter_data"):

@@ -236,7 +236,7 @@ class Tables:
             for s in state.entries.values():
                 if s.handle == handle:
                     s.timeout_ns = (a.get(4, 0) & 0xFFFFFFFF) * 1_000_000
-                    s.since_us, s.idle_reported = self.device.ports.now_us(), False
+                    s.since_us, s.times_idle = self.device.ports.now_us(), 0
             self.device.look()
         return NOTHING
 

@@ -19,6 +19,7 @@ from scapy.utils import wrpcap
 
 from testbed.record.run import RunDirectory
 from tests.conftest import without_progress
+from tests.patience import PATIENCE_S
 from tests.present import present
 from tests.scenarios.conftest import Canary, Said, refused
 
@@ -35,7 +36,7 @@ def command(*arguments: str, cwd: Path, **environment: str) -> subprocess.Comple
         env={**os.environ, **environment},
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=PATIENCE_S,
         check=False,
     )
 
@@ -220,12 +221,12 @@ def test_an_interrupted_run_leaves_nothing_behind(
         stderr=subprocess.PIPE,
         text=True,
     )
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + PATIENCE_S
     while not (tmp_path / "here.partial").exists() and time.monotonic() < deadline:
         time.sleep(0.01)
     time.sleep(delay)
     process.send_signal(kind)
-    _, errors = process.communicate(timeout=60)
+    _, errors = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == code, errors
     said = [line for line in without_progress(errors) if not line.startswith("about ")]
     assert len(said) == 1, errors

@@ -11,6 +11,7 @@ import pytest
 from rich.console import Console
 
 from scenarios.command.doctor import Finding, bmv2_is_slow, examine, render_findings
+from scenarios.experiment.backends import choose_backend
 from scenarios.experiment.estimate import available_bytes
 from testbed.network.network import NetworkError
 from testbed.network.requirements import not_installed
@@ -42,7 +43,27 @@ def test_what_is_missing_is_said_as_a_run_says_it(monkeypatch: pytest.MonkeyPatc
     for name in (*said, "ping", "iproute2", "BMv2", "p4c"):
         assert found[name].state == "missing" and found[name].without
         assert "install" in found[name].says or "provision.sh" in found[name].says
-    assert found["BACKEND"].says == "flow"
+    assert found["BACKEND"].says == "none"  # the flow network has kernels, too
+
+
+def program(folder: Path, name: str, script: str) -> None:
+    (folder / name).write_text(f"#!/bin/sh\n{script}\n")
+    (folder / name).chmod(0o755)
+
+
+def test_a_program_that_does_not_run_is_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loader = "error while loading shared libraries: libbm.so.0"
+    program(tmp_path, "simple_switch_grpc", f"echo 'simple_switch_grpc: {loader}' >&2; exit 127")
+    program(tmp_path, "p4c", "echo 'p4c 1.2.5'")
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    found = {finding.name: finding for finding in examine()}
+    assert found["BMv2"].state == "missing"
+    assert "does not run" in found["BMv2"].says and loader in found["BMv2"].says
+    assert "bmv2" not in found["BACKEND"].says
+    assert (found["p4c"].state, found["p4c"].says) == ("good", "p4c 1.2.5")
+    assert choose_backend(20, wants_root=False).backend == "virtual"
 
 
 def test_what_is_there_is_said(canary: Canary) -> None:

@@ -19,6 +19,7 @@ import pytest
 from packaging.requirements import Requirement
 
 from scenarios.command.install import LOCKS, install_locked
+from tests.patience import PATIENCE_S
 from tests.wheels import LATER, locked_versions, make_wheel
 
 ROOT = Path(__file__).parents[3]
@@ -161,7 +162,7 @@ def set_up(project: Path, **environment: str) -> subprocess.Popen[str]:
 
 
 def said(process: subprocess.Popen[str]) -> tuple[int, str, str]:
-    out, errors = process.communicate(timeout=120)
+    out, errors = process.communicate(timeout=PATIENCE_S)
     return process.returncode, out, errors
 
 

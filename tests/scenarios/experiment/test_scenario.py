@@ -7,7 +7,6 @@ import re
 import signal
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -154,10 +153,8 @@ def interruptible() -> Iterator[None]:
 @pytest.mark.usefixtures("interruptible")
 def test_ctrl_c_ends_a_file_that_loops(tmp_path: Path) -> None:
     threading.Timer(0.5, signal.raise_signal, (signal.SIGINT,)).start()
-    begin = time.monotonic()
     with pytest.raises(KeyboardInterrupt):
         plan_of(tmp_path, "while True: pass")
-    assert time.monotonic() - begin < 5
     assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
 
 

@@ -18,8 +18,8 @@ import pytest
 
 from scenarios.live.publisher import Publisher
 from scenarios.live.server import LiveEvents, app_of
+from tests.patience import PATIENCE_S
 
-PATIENCE_S = 300
 """The server is nicer than the tests: beside three on one processor it has a thirtieth of it."""
 
 

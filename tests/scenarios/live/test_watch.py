@@ -33,6 +33,8 @@ from testbed.record.run import RunDirectory
 from testbed.traffic.demand import make_traffic
 from tests.browser import SCHEMES, cut_off, opened
 from tests.conftest import SMALL
+from tests.patience import PATIENCE_S
+from tests.real_packets import paced, words
 from tests.scenarios.live.test_server import ask, gone
 
 LINKS = ".fabric .links .link"
@@ -178,9 +180,9 @@ def test_a_network_at_the_prompt_is_watched(chromium: Browser) -> None:
 def test_the_page_changes_while_real_packets_flow_and_ctrl_c_ends_both(
     tmp_path: Path, chromium: Browser
 ) -> None:
-    words = "run K=4 BACKEND=softswitch EPOCH_MS=1500 EPOCHS=20 TCP=0 LOAD=0.2 WATCH=1 RUN=here"
+    given = ["K=4", "BACKEND=softswitch", *words(paced(20, 1500, 0.2)), "TCP=0", "WATCH=1"]
     run = subprocess.Popen(
-        [sys.executable, "-m", "scenarios", *words.split()],
+        [sys.executable, "-m", "scenarios", "run", *given, "RUN=here"],
         cwd=tmp_path,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -189,14 +191,14 @@ def test_the_page_changes_while_real_packets_flow_and_ctrl_c_ends_both(
         env=os.environ | {"FAULTS": "not of ours"},
     )
     assert run.stdout is not None
-    address = run.stdout.readline().removeprefix("watch: ").strip()
+    address = next(line for line in run.stdout if line.startswith("watch: ")).split()[1]
     with opened(chromium, address) as it:
         before = until(it.page, "sums", "[1-9][\\d,]* packets over links")
         until(it.page, "verdict", "canary, after 1?\\d of 20 epochs")  # a busy one skips some
         assert it.page.inner_text("#sums") != before
         assert ask(address, host="evil.example")[0] == 400
         os.killpg(run.pid, signal.SIGINT)
-        _, errors = run.communicate(timeout=30)
+        _, errors = run.communicate(timeout=PATIENCE_S)
         assert run.returncode == 130
         assert errors.splitlines()[-1].startswith("canary: interrupted: "), errors
         until(it.page, "status", "^ended: ")

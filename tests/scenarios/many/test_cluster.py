@@ -24,6 +24,7 @@ from scenarios.experiment.settings import Settings
 from scenarios.many import cluster as module
 from scenarios.many.cluster import Cluster
 from scenarios.many.compare import compare
+from tests.patience import PATIENCE_S
 
 ROOT = Path(__file__).parents[3]
 TINY = Settings(epochs=2, load=0.005)
@@ -59,7 +60,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, li
         for process in reversed(processes):
             process.terminate()
         for process in processes:
-            process.wait(timeout=30)
+            process.wait(timeout=PATIENCE_S)
 
 
 def workers_of(nanny: int) -> list[int]:
@@ -96,8 +97,8 @@ def test_a_worker_that_is_killed_twice_loses_no_seed(
     killer = threading.Thread(target=kill, daemon=True)
     killer.start()
     seeds = range(1, n + 1)
-    with Client(scheduler_file=str(file), timeout=60) as client:
-        client.wait_for_workers(2, timeout=60)
+    with Client(scheduler_file=str(file), timeout=PATIENCE_S) as client:
+        client.wait_for_workers(2, timeout=PATIENCE_S)
     result = compare(
         "faulty_links", TINY, seeds, METHODS, tmp_path / "there", quiet, cluster=str(file)
     )

@@ -37,6 +37,7 @@ from testbed.record.files import read_columns, write_columns
 from testbed.record.run import RunError
 from testbed.record.schema import TableError
 from tests.conftest import quiet, without_progress
+from tests.patience import PATIENCE_S
 from tests.scenarios.conftest import Canary
 
 TINY = Settings(k=4, epochs=2, load=0.01)
@@ -328,11 +329,11 @@ def test_an_interrupted_comparison_goes_on(
         start_new_session=True,
     )  # fmt: skip
     folder = tmp_path / "here"
-    deadline = time.monotonic() + 120
+    deadline = time.monotonic() + PATIENCE_S
     while not list(folder.glob("seed-*.parquet")) and time.monotonic() < deadline:
         time.sleep(0.02)
     os.killpg(process.pid, kind)  # as a terminal does it
-    _, errors = process.communicate(timeout=120)
+    _, errors = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == code, errors
     assert len(without_progress(errors)) == 1
     kept = sorted(folder.glob("seed-*.parquet"))
@@ -374,7 +375,7 @@ def test_a_killed_comparison_leaves_no_seed_at_work(tmp_path: Path) -> None:
     process = subprocess.Popen(
         [*command("--seeds", "1-9"), "--epochs", "400"], cwd=tmp_path, start_new_session=True
     )
-    deadline = time.monotonic() + 120
+    deadline = time.monotonic() + PATIENCE_S
     while not list((tmp_path / "here").glob(".seed-*/run-1.partial")):
         assert time.monotonic() < deadline
         time.sleep(0.02)

@@ -16,6 +16,8 @@ from typing import Any
 
 import pytest
 
+from tests.patience import PATIENCE_S
+
 ROOT = Path(__file__).parents[3]
 UID = 12345
 """A user whom the machine does not know, with a group of the same number."""
@@ -63,7 +65,7 @@ class Sudo:
     def run(self, *arguments: str, **more: Any) -> tuple[int, str, str]:
         """Exit code, standard output and standard error of such a command."""
         process = self.start(*arguments, **more)
-        out, errors = process.communicate(timeout=300)
+        out, errors = process.communicate(timeout=PATIENCE_S)
         return process.returncode, out, errors
 
     def owners(self) -> set[int]:

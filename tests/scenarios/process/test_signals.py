@@ -16,6 +16,7 @@ import pytest
 from scenarios.process import signals as stopping
 from testbed.record.run import RunDirectory
 from tests.conftest import without_progress
+from tests.patience import PATIENCE_S
 
 RUN = ["run", "--backend", "virtual", "--epochs", "1", "--load", "0.005", "--run", "here"]
 RUN += ["--methods", "netbouncer"]
@@ -41,7 +42,7 @@ def ended_at(command: Path, place: Path, seconds: float, kind: signal.Signals) -
     time.sleep(seconds)
     if process.poll() is None:
         os.killpg(process.pid, kind)
-    _, errors = process.communicate(timeout=60)
+    _, errors = process.communicate(timeout=PATIENCE_S)
     code, said = process.returncode, without_progress(errors)
     whole = (place / "here").exists()
     if code == -kind:  # the shell says 130: nothing of ours had begun, or all was done

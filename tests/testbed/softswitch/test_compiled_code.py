@@ -6,10 +6,12 @@ from __future__ import annotations
 import ctypes
 import os
 import pwd
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -60,7 +62,8 @@ def no_hash(library: Path) -> None:
 def test_what_is_not_what_was_compiled_is_compiled_again(
     cache: Path, damage: Callable[[Path], None]
 ) -> None:
-    path = build._build(CODE, ())
+    path, opened = build._build(CODE, ())
+    opened.close()
     made, first = path.read_bytes(), path.stat().st_ino
     damage(path)
     done = subprocess.run(  # a damaged library ended the process that loaded it
@@ -156,3 +159,64 @@ def test_the_compiler_is_not_asked_again_what_it_is(
     for file in cache.glob("*.compiler"):
         file.write_text("")
     assert [started(), started()] == [4, 4]
+
+
+# ---- what is checked is what is loaded -----------------------------------------------------------
+
+
+def test_parents_of_the_cache_are_for_this_user_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "home" / ".cache"))
+    before = os.umask(0)
+    try:
+        assert load() == 7
+    finally:
+        os.umask(before)
+    made = [tmp_path / "home", tmp_path / "home/.cache", tmp_path / "home/.cache/canary-softswitch"]
+    assert [place.stat().st_mode & 0o777 for place in made] == [0o700] * 3
+
+
+def test_an_ancestor_that_others_can_write_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "shared" / "mine"))
+    assert load() == 7
+    (tmp_path / "shared").chmod(0o777)
+    with pytest.raises(SoftSwitchError, match=r"shared can be written by others.*XDG_CACHE_HOME"):
+        load()
+    (tmp_path / "shared").chmod(0o1777)  # as /tmp: others cannot exchange what is there
+    assert load() == 7
+
+
+@pytest.mark.parametrize("tries", [50, pytest.param(1000, marks=pytest.mark.nightly)])
+def test_a_library_that_is_exchanged_between_the_check_and_the_loading(
+    cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tries: int
+) -> None:
+    """Someone who may exchange the cache's folder does so at the worst moment, each time."""
+    path, opened = build._build(CODE, ())
+    opened.close()
+    theirs = tmp_path / "theirs"
+    theirs.mkdir()
+    shutil.copy(path, theirs / path.name)
+    evil, opened = build._build(CODE.replace("7", "666"), ())
+    opened.close()
+    really, swaps = ctypes.CDLL, 0
+
+    def swapped(name: str | None, *arguments: Any, **options: Any) -> ctypes.CDLL:
+        nonlocal swaps
+        swaps += 1
+        shutil.copy(evil, theirs / path.name)
+        cache.rename(tmp_path / "aside")
+        theirs.rename(cache)
+        try:
+            return really(name, *arguments, **options)
+        finally:
+            cache.rename(theirs)
+            (tmp_path / "aside").rename(cache)
+
+    monkeypatch.setattr("ctypes.CDLL", swapped)
+    for _ in range(tries):
+        build._loaded.clear()  # as in a process that begins
+        assert load() == 7
+    assert swaps >= tries

@@ -6,13 +6,10 @@ from __future__ import annotations
 import ctypes
 import json
 import random
-import shutil
 import subprocess
-import time
 from collections.abc import Callable
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from testbed.softswitch import (
@@ -25,6 +22,7 @@ from testbed.softswitch import (
     SwitchFault,
 )
 from testbed.softswitch.compiler import build
+from tests.programs import needs
 
 PROGRAMS = Path(__file__).parent / "programs"
 NAMES = sorted(p.stem for p in PROGRAMS.glob("*.json"))
@@ -204,45 +202,7 @@ def test_switches_are_independent_and_cheap(load: Callable[..., Program]) -> Non
     assert len(switches[4].table("I.routes")) == 0
 
 
-def speed_packets(size: int, n: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """n valid IPv4/UDP packets of ``size`` bytes."""
-    rng = np.random.default_rng(1)
-    a = np.zeros((n, size), np.uint8)
-    a[:, 12], a[:, 14], a[:, 22], a[:, 23] = 8, 0x45, 64, 17
-    a[:, 26], a[:, 30] = 10, 10
-    a[:, 29], a[:, 31] = rng.integers(0, 256, n), rng.integers(0, 30, n)
-    a[:, 34:38] = rng.integers(0, 256, (n, 4))
-    words = a[:, 14:34].astype(np.uint32)
-    total = (words[:, 0::2] << 8 | words[:, 1::2]).sum(1)
-    total = (total & 0xFFFF) + (total >> 16)
-    total = ~((total & 0xFFFF) + (total >> 16)) & 0xFFFF
-    a[:, 24], a[:, 25] = total >> 8, total & 255
-    return (np.zeros(n, np.uint16), a.ravel(), np.arange(n + 1, dtype=np.uint64) * size)
-
-
-@pytest.mark.parametrize("size", [64, 1500])
-def test_speed(load: Callable[..., Program], size: int) -> None:
-    """15 tables and 30 register accesses; the bound is loose because machines are shared."""
-    sw = Switch(load("speed"))
-    for i in range(30):
-        sw.table("I.routes").add([(0x0A000000 + (i << 16), 16)], "forward", [3])
-        sw.table("I.acl").add(
-            [(0x0B000000 + i, 0xFFFFFFFF), (0, 0), (0, 65535)], "drop", priority=i + 1
-        )
-    for k in range(12):
-        for i in range(200):
-            sw.table(f"I.t{k}").add([i + 0x0A000000 * (k % 4 < 2), 17], "add", [i])
-    args = speed_packets(size, 10000)
-    best, r = 0.0, sw.process_batch(*args)
-    for _ in range(5):
-        start = time.perf_counter()
-        r = sw.process_batch(*args)
-        best = max(best, 10000 / (time.perf_counter() - start))
-    assert len(r.ports) == 10000
-    assert best > 200_000
-
-
-@pytest.mark.skipif(shutil.which("p4c-bm2-ss") is None, reason="p4c-bm2-ss is not on PATH")
+@needs("p4c-bm2-ss")
 @pytest.mark.parametrize("name", NAMES)
 def test_committed_json_is_what_p4c_makes(tmp_path: Path, name: str) -> None:
     out = tmp_path / "out.json"

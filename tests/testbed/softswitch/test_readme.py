@@ -4,12 +4,12 @@
 from __future__ import annotations
 
 import re
-import shutil
 import subprocess
 
 import pytest
 
 from testbed.softswitch.server.command_line import parse
+from tests.programs import needs
 from tests.testbed.softswitch.server.client import ROOT
 
 README = (ROOT / "docs" / "reference" / "soft_switch.md").read_text()
@@ -24,9 +24,7 @@ def test_the_example_forwards_a_packet(
     assert capsys.readouterr().out.startswith("3 00 aa 00 00 00 01 ")
 
 
-@pytest.mark.skipif(
-    shutil.which("simple_switch_grpc") is None, reason="simple_switch_grpc is not on PATH"
-)
+@needs("simple_switch_grpc")
 def test_every_option_of_bmv2_is_there_and_in_the_table() -> None:
     run = subprocess.run(
         ["simple_switch_grpc", "--help"], capture_output=True, text=True, check=False

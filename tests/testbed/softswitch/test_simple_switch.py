@@ -6,7 +6,6 @@ from __future__ import annotations
 import json
 import random
 import re
-import shutil
 import signal
 import socket
 import struct
@@ -18,11 +17,10 @@ from pathlib import Path
 import pytest
 
 from testbed.softswitch import MeterRates, Program, Switch
+from tests.programs import COMMAND_LINE, needs
 from tests.testbed.softswitch.test_varbits import BYTES, with_length
 
-pytestmark = pytest.mark.skipif(
-    shutil.which("simple_switch") is None, reason="simple_switch is not on PATH"
-)
+pytestmark = needs("simple_switch")
 PROGRAMS = Path(__file__).parent / "programs"
 PORTS = 10
 PACKETS = 50  # more at once and simple_switch drops some in its queues
@@ -46,7 +44,7 @@ def read_pcap(path: Path) -> list[bytes]:
 
 def command_line(port: int, commands: str) -> str:
     """What simple_switch_CLI says to some commands."""
-    given = ["simple_switch_CLI", "--thrift-port", str(port)]
+    given = [*COMMAND_LINE, "--thrift-port", str(port)]
     for _ in range(50):  # the switch may not listen yet
         run = subprocess.run(given, input=commands, capture_output=True, text=True, check=False)
         if "Could not connect" not in run.stdout + run.stderr:
@@ -99,10 +97,11 @@ def reference(
         known, deadline = -1, time.monotonic() + 20 + seconds
         while time.monotonic() < deadline:
             time.sleep(0.7)
-            if process.poll() is not None:
-                # Its bounds checks are compiled out with NDEBUG, and one program oversteps bounds.
-                assert process.returncode == -signal.SIGSEGV, "simple_switch ended by itself"
-                pytest.skip("simple_switch crashed: it was built without its bounds checks")
+            if (status := process.poll()) is not None:
+                # Some builds check no bounds (NDEBUG), and one program oversteps bounds: how such
+                # a build then ends is not for this project to say.
+                assert status < 0, f"simple_switch refused {program}: exit code {status}"
+                pytest.skip(f"simple_switch crashed ({signal.Signals(-status).name})")
             size = sum(f.stat().st_size for f in work.glob("*_out.pcap"))
             if size == known and size > 24 * PORTS:
                 break
@@ -185,12 +184,7 @@ def test_same_computed_lengths(tmp_path: Path) -> None:
     assert sorted(mine) == sorted(theirs[1]) and len(mine) == PACKETS
 
 
-needs_command_line = pytest.mark.skipif(
-    shutil.which("simple_switch_CLI") is None, reason="simple_switch_CLI is not on PATH"
-)
-
-
-@needs_command_line
+@needs("simple_switch_CLI")
 def test_same_copies(load: Callable[..., Program], tmp_path: Path) -> None:
     """Clones of both kinds with their fields, multicast with its rids, what goes round again."""
     rng = random.Random(4)
@@ -223,7 +217,7 @@ def test_same_priorities(load: Callable[..., Program], tmp_path: Path, queues: i
     assert len(mine) == queues
 
 
-@needs_command_line
+@needs("simple_switch_CLI")
 def test_same_meters_and_counters(load: Callable[..., Program], tmp_path: Path) -> None:
     """Without rates only the bursts count, so that both see the same whenever a packet comes."""
     packets = packets_of("meters", random.Random(3))

@@ -9,7 +9,7 @@ import pytest
 from scipy.special import logsumexp
 
 from analysis.methods.mle.hidden import GIVEN, HiddenFlows, sum_up
-from analysis.methods.mle.mixture import RATES, change, gains_at, make_mixture, set_mean
+from analysis.methods.mle.mixture import KERNELS, RATES, make_mixture, set_mean
 from analysis.methods.mle.mixture_search import explain_hidden
 from analysis.methods.mle.mle import Mle
 from analysis.methods.mle.problem import Observed, Units, observe
@@ -71,13 +71,13 @@ def test_gains_are_those_of_the_mixture(given, blamed):
     current, x, mean = np.ones(6, bool), np.zeros(6), 3e-4
     set_mean(mean, m)
     for unit, rate in blamed.items():
-        change(unit, rate, m, current)
+        KERNELS.change_rate(i=unit, new_rate=rate, mix=m, current=current)
         x[unit] = rate
     now = plain(SENT, LOST, h, x, mean)
     rates, gain = np.geomspace(1e-3, 8, RATES), np.zeros(RATES)
     rates[0] = 0.0
     for unit in range(6):
-        gains_at(unit, rates, RATES, m, gain)
+        KERNELS.gains(i=unit, rates=rates, mix=m, gain=gain)
         for rate, gained in zip(rates, gain, strict=True):
             y = x.copy()
             y[unit] = rate

@@ -11,8 +11,9 @@ import sys
 import time
 from pathlib import Path
 
+from tests.patience import PATIENCE_S
+
 PROMPT = "mininet> "
-PATIENCE_S = 90
 
 
 class Terminal:

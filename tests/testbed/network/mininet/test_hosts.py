@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import time
 from collections.abc import Iterator
@@ -16,6 +17,7 @@ from testbed.network.schedules import Packets
 from testbed.network.sources import Source
 from testbed.traffic.flows import Traffic
 from testbed.traffic.packets import headers
+from tests.patience import PATIENCE_S
 from tests.testbed.network.mininet.conftest import wait_until
 
 pytestmark = pytest.mark.root
@@ -23,13 +25,18 @@ pytestmark = pytest.mark.root
 RATE, SECONDS = 20_000, 1
 
 
+def own_networks(*processes: str) -> int:
+    """How many different networks these processes are in."""
+    return len({os.readlink(f"/proc/{process}/ns/net") for process in processes})
+
+
 @pytest.fixture
 def agents() -> Iterator[HostAgents]:
     """Two hosts, each in its namespace, with a cable between them."""
-    sleepers = [subprocess.Popen(["unshare", "--net", "sleep", "60"]) for _ in range(2)]
-    time.sleep(0.2)
+    sleepers = [subprocess.Popen(["unshare", "--net", "sleep", "infinity"]) for _ in range(2)]
     a, b = (str(process.pid) for process in sleepers)
     try:
+        wait_until(lambda: own_networks(a, b, "self") == 3)
         subprocess.run(
             ["ip", "link", "add", "a0", "netns", a, "type", "veth", "peer", "b0", "netns", b],
             check=True,
@@ -95,7 +102,7 @@ def test_each_frame_is_counted_by_how_late_it_was(agents: HostAgents) -> None:
             late.dst_host,
         )
     )
-    deadline = time.monotonic() + 5
+    deadline = time.monotonic() + PATIENCE_S
     while agents.statistics()["sent"] < 2 and time.monotonic() < deadline:
         time.sleep(0.01)
     counts = agents.late()

@@ -20,6 +20,8 @@ from testbed.network.processes import state_folder
 from testbed.network.requirements import missing
 from testbed.record.run import RunDirectory
 from tests.conftest import without_progress
+from tests.patience import PATIENCE_S
+from tests.real_packets import paced, words
 from tests.testbed.network.mininet.test_cleanup import namespaces
 
 pytestmark = [
@@ -27,8 +29,11 @@ pytestmark = [
     pytest.mark.skipif(bool(missing("softswitch")), reason=missing("softswitch") or "never"),
 ]
 
-OPTIONS = ["--backend", "softswitch", "--epoch-ms", "2500", "--load", "0.2"]
-OPTIONS += ["--faults", "agg0_0->core0:0.3"]
+OPTIONS = ["--backend", "softswitch", "--faults", "agg0_0->core0:0.3"]
+
+
+def run_of(epochs: int) -> list[str]:
+    return ["run", *OPTIONS, *words(paced(epochs, 2500, 0.2))]
 
 
 def canary(*arguments: str, cwd: Path) -> subprocess.Popen[str]:
@@ -52,8 +57,8 @@ def finished_epochs(partial: Path) -> int:
 
 def begin(path: Path) -> tuple[subprocess.Popen[str], str]:
     """A run that has finished an epoch of eight, and its token."""
-    process = canary("run", *OPTIONS, "--epochs", "8", "--run", "here", cwd=path)
-    deadline = time.monotonic() + 60
+    process = canary(*run_of(8), "--run", "here", cwd=path)
+    deadline = time.monotonic() + PATIENCE_S
     while not finished_epochs(path / "here.partial"):
         assert process.poll() is None, process.communicate()
         assert time.monotonic() < deadline
@@ -88,7 +93,7 @@ def assert_nothing_is_left(token: str, links: set[str]) -> None:
 
 def assert_the_epochs_can_be_diagnosed(partial: Path) -> None:
     process = canary("analyze", partial.name, cwd=partial.parent)
-    out, errors = process.communicate(timeout=120)
+    out, errors = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 0, errors
     epochs = finished_epochs(partial)
     assert 1 <= epochs < 8
@@ -121,7 +126,7 @@ def test_an_interrupted_run_keeps_its_finished_epochs_and_no_network(
     links = fabric_links()
     process, token = begin(tmp_path)
     end(process)
-    _, errors = process.communicate(timeout=30)
+    _, errors = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == code
     estimate, last = without_progress(errors)
     assert estimate.startswith("about ")
@@ -130,8 +135,8 @@ def test_an_interrupted_run_keeps_its_finished_epochs_and_no_network(
     assert not (tmp_path / "here").exists()
     assert_the_epochs_can_be_diagnosed(tmp_path / "here.partial")
 
-    process = canary("run", *OPTIONS, "--run", "here", cwd=tmp_path)
-    _, errors = process.communicate(timeout=30)
+    process = canary(*run_of(8), "--run", "here", cwd=tmp_path)
+    _, errors = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 2
     assert "finished epochs of an interrupted run" in errors
     assert finished_epochs(tmp_path / "here.partial")
@@ -143,10 +148,8 @@ def test_after_a_kill_the_next_run_cleans_up_and_the_epochs_are_still_there(tmp_
     os.killpg(process.pid, signal.SIGKILL)
     process.communicate()
     assert namespaces(token)
-    again = canary(
-        "run", *OPTIONS, "--epochs", "1", "--methods", "canary", "--run", "next", cwd=tmp_path
-    )
-    _, errors = again.communicate(timeout=90)
+    again = canary(*run_of(1), "--methods", "canary", "--run", "next", cwd=tmp_path)
+    _, errors = again.communicate(timeout=PATIENCE_S)
     assert again.returncode == 0, errors
     assert_nothing_is_left(token, links)
     assert RunDirectory(tmp_path / "next").epochs == 1
@@ -155,12 +158,12 @@ def test_after_a_kill_the_next_run_cleans_up_and_the_epochs_are_still_there(tmp_
 
 def test_interrupted_before_an_epoch_ends_leaves_nothing(tmp_path: Path) -> None:
     links = fabric_links()
-    process = canary("run", *OPTIONS, "--epochs", "2", "--run", "here", cwd=tmp_path)
+    process = canary(*run_of(2), "--run", "here", cwd=tmp_path)
     while not (token := token_of(process)):
         assert process.poll() is None, process.communicate()
         time.sleep(0.02)
     ctrl_c(process)
-    _, errors = process.communicate(timeout=30)
+    _, errors = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 130
     assert "nothing was kept" in errors
     assert_nothing_is_left(token, links)

@@ -24,6 +24,8 @@ from testbed.network.processes import TOKEN
 from testbed.network.requirements import missing
 from testbed.record.run import RunDirectory
 from tests.conftest import without_progress
+from tests.patience import PATIENCE_S
+from tests.real_packets import paced, words
 from tests.testbed.network.mininet.test_interruption import fabric_links, finished_epochs, token_of
 
 pytestmark = [
@@ -32,8 +34,7 @@ pytestmark = [
 ]
 
 EPOCHS = 4
-OPTIONS = ["--backend", "softswitch", "--epochs", str(EPOCHS), "--epoch-ms", "1500"]
-OPTIONS += ["--load", "0.1", "--tcp", "0.05", "--run", "here"]
+OPTIONS = ["--backend", "softswitch", "--tcp", "0.05", "--run", "here"]
 KILLS_OF_A_RUN = 5
 MOMENTS_S = 6.0
 VICTIMS = {
@@ -41,7 +42,6 @@ VICTIMS = {
     "host": "mininet:h",
     "traffic": "iperf3",
 }
-LONGEST_S = 180.0  # of a run on a machine that is busy
 
 
 @dataclass
@@ -68,7 +68,14 @@ def begin(path: Path) -> Run:
     (path / "tmp").mkdir(parents=True)
     (path / "elsewhere").mkdir()
     process = subprocess.Popen(
-        [sys.executable, "-m", "scenarios.command.cli", "run", *OPTIONS],
+        [
+            sys.executable,
+            "-m",
+            "scenarios.command.cli",
+            "run",
+            *OPTIONS,
+            *words(paced(EPOCHS, 1500, 0.1)),
+        ],
         cwd=path,
         env=environment(path),
         stdout=subprocess.DEVNULL,
@@ -76,7 +83,7 @@ def begin(path: Path) -> Run:
         text=True,
         start_new_session=True,
     )
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + PATIENCE_S
     while not (token := token_of(process)):
         assert process.poll() is None and time.monotonic() < deadline
         time.sleep(0.01)
@@ -116,7 +123,7 @@ def operate(path: Path, rng: random.Random, from_epoch: int) -> Counter[str]:
     kills: Counter[str] = Counter()
     links = fabric_links()
     run = begin(path)
-    deadline = time.monotonic() + LONGEST_S
+    deadline = time.monotonic() + PATIENCE_S
     while run.epochs < from_epoch and run.process.poll() is None and time.monotonic() < deadline:
         time.sleep(0.02)
     *others, last = sorted(rng.uniform(0, MOMENTS_S) for _ in range(KILLS_OF_A_RUN))
@@ -138,7 +145,7 @@ def operate(path: Path, rng: random.Random, from_epoch: int) -> Counter[str]:
         seen = max(seen, run.epochs)
         run.process.kill()
         kills["runner"] += 1
-    _, errors = run.process.communicate(timeout=LONGEST_S)
+    _, errors = run.process.communicate(timeout=PATIENCE_S)
     code = run.process.returncode
     assert code in (0, 2, -signal.SIGKILL), errors
     said = [

@@ -26,6 +26,7 @@ from testbed.network.network import EmulatorDrops
 from testbed.network.requirements import missing
 from testbed.record.run import RunDirectory
 from tests.present import present
+from tests.real_packets import paced
 from tests.testbed.network.mininet.conftest import died, some_backend, wait_until
 from tests.testbed.network.mininet.two_switches import UPWARD, bring_up_two, one_flow, send
 
@@ -126,7 +127,8 @@ def test_a_method_that_blames_a_link_the_emulator_lost_packets_on_is_right_on_wh
     monkeypatch.chdir(tmp_path)
     fault, own = "agg0_0->core0", "agg2_1->core3"
     settings = make_settings(
-        {"backend": some_backend(), "epochs": 2, "epoch_ms": 3000, "load": 0.25, "tcp": 0}
+        paced(2, 3000, 0.25)
+        | {"backend": some_backend(), "tcp": 0}
         | {"faults": f"{fault}:0.3", "noise": "0"}
     )
     path = tmp_path / "run"

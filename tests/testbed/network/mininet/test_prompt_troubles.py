@@ -18,6 +18,7 @@ import pytest
 from testbed.fabric.fat_tree import FatTree
 from testbed.network.requirements import missing
 from testbed.network.switches import SOFT_SWITCHES
+from tests.patience import PATIENCE_S
 from tests.testbed.network.mininet.conftest import wait_until
 from tests.testbed.network.mininet.terminal import Terminal
 
@@ -53,7 +54,7 @@ def shell(switch: str, *options: str) -> subprocess.Popen[str]:
 def test_a_shell_reads_and_takes_a_switch_only_when_forced(terminal: Terminal) -> None:
     readers = [shell("tor0_0"), shell("tor0_0")]
     for reader in readers:
-        out, _ = reader.communicate("print(len(p4info.tables))\n", timeout=60)
+        out, _ = reader.communicate("print(len(p4info.tables))\n", timeout=PATIENCE_S)
         assert "only have read access" in out
         assert f"the network that process {terminal.process.pid} began at" in out
         assert "to read from: FORCE=1 takes it" in out
@@ -76,7 +77,7 @@ def test_a_shell_reads_and_takes_a_switch_only_when_forced(terminal: Terminal) -
     assert answer.startswith(taken)
     assert "nothing can be injected at tor0_0: another controller took over" in answer
     assert terminal.say("meters").startswith(taken)
-    taker.communicate(timeout=60)
+    taker.communicate(timeout=PATIENCE_S)
     answer = terminal.say("fault tor0_0 agg0_0 0.1")
     assert re.match(r"tor0_0 is back from another controller: \d+ entries restored\n", answer)
     assert "injected: tor0_0->agg0_0 loses 0.1" in answer

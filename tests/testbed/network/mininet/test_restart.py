@@ -19,8 +19,9 @@ from testbed.network.requirements import missing
 from testbed.network.switches import Backend
 from testbed.record.run import RunDirectory
 from tests.present import present
+from tests.real_packets import paced
 
-EVENTS = "3 reboot core0; 5.5 reboot agg1_1; 8 reboot tor2_0"
+EVENTS = ((3.0, "reboot core0"), (5.5, "reboot agg1_1"), (8.0, "reboot tor2_0"))
 
 
 @pytest.mark.root
@@ -33,9 +34,10 @@ def test_switches_restart_and_nothing_is_blamed(
     if reason := missing(backend):
         pytest.skip(reason)
     monkeypatch.chdir(tmp_path)
+    pace = paced(5, 2500, 0.2)
+    events = "; ".join(f"{at * pace['epoch_ms'] / 2500:g} {what}" for at, what in EVENTS)
     settings = make_settings(
-        {"backend": backend, "epochs": 5, "epoch_ms": 2500, "load": 0.2, "tcp": 0}
-        | {"faults": "none", "noise": "0", "events": EVENTS}
+        pace | {"backend": backend, "tcp": 0, "faults": "none", "noise": "0", "events": events}
     )
     path = Path(tempfile.mkdtemp(dir=tmp_path)) / "run"
     scenario = load_scenario("faulty_links")

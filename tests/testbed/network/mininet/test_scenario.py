@@ -15,6 +15,7 @@ from scenarios.experiment.run import run_experiment
 from scenarios.experiment.settings import make_settings
 from testbed.network.requirements import missing
 from testbed.record.run import RunDirectory
+from tests.real_packets import paced
 
 pytestmark = [
     pytest.mark.root,
@@ -29,7 +30,8 @@ def test_a_lossy_link_is_found_with_real_packets(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     settings = make_settings(
-        {"backend": "softswitch", "epochs": 3, "epoch_ms": 2500, "load": 0.2}
+        paced(3, 2500, 0.2)
+        | {"backend": "softswitch"}
         | {"faults": "agg0_0->core0:0.3,core3->agg2_1:0.1", "noise": "0"}
     )
     scenario = load_scenario("faulty_links")

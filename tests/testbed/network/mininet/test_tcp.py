@@ -40,7 +40,9 @@ from testbed.traffic.retransmissions import (
 )
 from testbed.traffic.sockets import Connection, TcpSockets
 from testbed.traffic.transfers import CLIENT_PORTS, SERVER_PORTS
+from tests.patience import PATIENCE_S
 from tests.present import present
+from tests.real_packets import paced
 from tests.testbed.network.mininet.conftest import SEGMENTS, TOPOLOGY, wait_until
 
 pytestmark = pytest.mark.root
@@ -86,12 +88,12 @@ def test_kernels_tell_what_iperf3_tells_and_who_retransmits(net: MininetNetwork)
         [*command, "-l", "1448", "-b", "6M", "-w", str(BUFFER), "--json"], stdout=subprocess.PIPE
     )
     seen: set[tuple[int, int, int, int]] = set()
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + PATIENCE_S
     while client.poll() is None and time.monotonic() < deadline:
         seen |= polled.read()
         time.sleep(0.05)
     told = json.loads(client.communicate(timeout=1)[0])["end"]["streams"][0]["sender"]
-    server.wait(timeout=10)
+    server.wait(timeout=PATIENCE_S)
     injector.apply(2.0)
     found: list[Connection] = []
     wait_until(lambda: bool(found.extend(of_transfer(sockets.ended())) or found))
@@ -223,7 +225,8 @@ def test_a_lossy_link_makes_tcp_resend_and_007_trace_it(
     monkeypatch.chdir(tmp_path)
     path = Path(tempfile.mkdtemp(dir=tmp_path)) / "run"
     settings = make_settings(
-        {"backend": "softswitch", "epochs": 3, "epoch_ms": 2500, "load": 0.3, "tcp": 1.0}
+        paced(3, 2500, 0.3)
+        | {"backend": "softswitch", "tcp": 1.0}
         | {"faults": "agg0_0->core0:0.2", "noise": "0"}
     )
     scenario = load_scenario("faulty_links")
@@ -258,7 +261,7 @@ def test_without_iperf3_one_line_names_the_package(tmp_path: Path) -> None:
         env={"PATH": str(commands), "HOME": str(tmp_path)},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=PATIENCE_S,
         check=False,
     )
     assert result.returncode == 2

@@ -16,7 +16,8 @@ import grpc
 from p4.v1 import p4runtime_pb2_grpc
 
 from testbed.softswitch.server.messages import p4runtime_pb2
-from tests.testbed.softswitch.server.client import PATIENCE_S, Client, Process
+from tests.patience import PATIENCE_S
+from tests.testbed.softswitch.server.client import Client, Process
 from tests.testbed.softswitch.server.frames import udp
 from tests.testbed.softswitch.server.thrift_client import RegisterClient
 

@@ -17,6 +17,7 @@ from google.protobuf import text_format
 from p4.v1 import p4runtime_pb2_grpc
 
 from testbed.softswitch.server.messages import p4info_pb2, p4runtime_pb2, status_pb2
+from tests.patience import PATIENCE_S
 
 ROOT = Path(__file__).parents[4]
 JSON = ROOT / "p4" / "build" / "canary.json"
@@ -24,7 +25,6 @@ P4INFO = ROOT / "p4" / "build" / "canary.p4info.txtpb"
 PROGRAMS = ROOT / "tests" / "testbed" / "softswitch" / "programs"
 READY = re.compile(r"P4Runtime on (\S+), Thrift on 127.0.0.1:(\d+)")
 SET = p4runtime_pb2.SetForwardingPipelineConfigRequest
-PATIENCE_S = 120  # for an answer of the switch, which may be under attack on a busy machine
 KINDS = {"insert": 1, "modify": 2, "delete": 3}
 
 

@@ -3,21 +3,17 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 import subprocess
 import time
-from sysconfig import get_path
 
 import pytest
 
+from tests.patience import PATIENCE_S
+from tests.programs import COMMAND_LINE, needs
 from tests.testbed.softswitch.server.client import PROGRAMS, Process
 from tests.testbed.softswitch.server.test_thrift import bmv2
 
-pytestmark = pytest.mark.skipif(
-    not shutil.which("simple_switch_CLI") or not shutil.which("simple_switch"),
-    reason="simple_switch_CLI or simple_switch is not on PATH",
-)
+pytestmark = needs("simple_switch_CLI", "simple_switch")
 PROFILES = """
 show_tables
 show_actions
@@ -162,17 +158,13 @@ table_num_entries I.acl
 
 
 def cli(port: int, commands: str) -> list[str]:
-    path = os.pathsep.join([get_path("purelib"), os.environ.get("PYTHONPATH", "")])
     run = subprocess.run(
-        [shutil.which("simple_switch_CLI") or "", "--thrift-port", str(port)],
+        [*COMMAND_LINE, "--thrift-port", str(port)],
         input=commands.lstrip(),
         capture_output=True,
         text=True,
-        timeout=60,
-        env={**os.environ, "PYTHONPATH": path},
+        timeout=PATIENCE_S,
     )
-    if "ModuleNotFoundError" in run.stderr:
-        pytest.skip("simple_switch_CLI misses Python modules")
     return (run.stdout + run.stderr).splitlines()
 
 

@@ -9,7 +9,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -17,6 +16,7 @@ import pytest
 from testbed.softswitch.server.messages import p4runtime_pb2
 from testbed.softswitch.server.process import main
 from tests import sockets
+from tests.patience import PATIENCE_S
 from tests.testbed.softswitch.server.client import JSON, P4INFO, ROOT, Client, Process
 from tests.testbed.softswitch.server.frames import udp
 
@@ -27,7 +27,7 @@ def run(*arguments: str) -> tuple[int, list[str]]:
         cwd=ROOT,
         capture_output=True,
         text=True,
-        timeout=20,
+        timeout=PATIENCE_S,
     )
     assert not done.stdout
     return done.returncode, done.stderr.splitlines()
@@ -145,13 +145,11 @@ def test_what_is_no_program(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("which", [signal.SIGTERM, signal.SIGINT])
-def test_signals_end_it_quickly(which: signal.Signals) -> None:
+def test_signals_end_it(which: signal.Signals) -> None:
     with Process("--no-p4") as p, Client(p.grpc), socket.create_connection(("127.0.0.1", p.thrift)):
-        start = time.monotonic()
         p.popen.send_signal(which)
-        _, errors = p.popen.communicate(timeout=5)
+        _, errors = p.popen.communicate(timeout=PATIENCE_S)
         assert p.popen.returncode == 0 and not errors
-        assert time.monotonic() - start < 2
 
 
 def listening(pid: int) -> list[str]:

@@ -25,6 +25,7 @@ from thrift.transport.TSocket import TSocket
 from thrift.transport.TTransport import TBufferedTransport
 
 from testbed.softswitch.server.messages import p4runtime_pb2
+from tests.patience import PATIENCE_S
 from tests.testbed.softswitch.server.client import PROGRAMS, Client, Process, p4info
 from tests.testbed.softswitch.server.thrift_client import RegisterClient
 
@@ -115,7 +116,7 @@ def command(port: int, *lines: str) -> str:
         input="\n".join(lines) + "\n",
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=PATIENCE_S,
     )
     assert "Traceback" not in run.stderr and "Unknown syntax" not in run.stdout, run.stderr
     return run.stdout.partition("RuntimeCmd: ")[2].rpartition("RuntimeCmd: ")[0]

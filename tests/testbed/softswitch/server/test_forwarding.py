@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from testbed.softswitch.server.messages import p4info_pb2, p4runtime_pb2
+from tests.patience import PATIENCE_S
 from tests.testbed.softswitch.server.client import PROGRAMS, Client, Process, eventually
 from tests.testbed.softswitch.server.frames import udp
 from tests.testbed.softswitch.server.wires import Wire, attach, ip
@@ -180,7 +181,7 @@ print(n, flush=True)
 """
 SENDER = """
 import socket
-s = socket.create_connection(("10.0.0.2", 5000), timeout=10)
+s = socket.create_connection(("10.0.0.2", 5000), timeout=180)
 for _ in range(100): s.sendall(bytes(100000))
 """
 
@@ -224,9 +225,9 @@ def test_tcp_between_namespaces(wires: Callable[[int], list[Wire]]) -> None:
                 subprocess.run(
                     ["ip", "netns", "exec", names[0], sys.executable, "-c", SENDER],
                     check=True,
-                    timeout=20,
+                    timeout=PATIENCE_S,
                 )
-                assert server.communicate(timeout=10)[0] == "10000000\n"
+                assert server.communicate(timeout=PATIENCE_S)[0] == "10000000\n"
             finally:
                 server.kill()
                 server.wait()

@@ -12,6 +12,7 @@ import grpc
 import pytest
 
 from testbed.softswitch.server.messages import code_pb2, p4runtime_pb2
+from tests.patience import PATIENCE_S
 from tests.testbed.softswitch.server.client import (
     JSON,
     P4INFO,
@@ -63,7 +64,7 @@ class Fuzzer:
         for _ in range(self.rng.randrange(1, 3)):
             request.entities.add().CopyFrom(self.rng.choice(self.entities))
             self.mutated(request.entities[-1])
-        for _ in self.client.stub.Read(request, timeout=60):
+        for _ in self.client.stub.Read(request, timeout=PATIENCE_S):
             pass
 
     def configure(self) -> None:
@@ -72,13 +73,13 @@ class Fuzzer:
         self.mutated(request.config.p4info)
         request.config.p4_device_config = self.code
         self.client.stub.SetForwardingPipelineConfig(
-            self.mutator.mutate(request) if self.rng.random() < 0.1 else request, timeout=60
+            self.mutator.mutate(request) if self.rng.random() < 0.1 else request, timeout=PATIENCE_S
         )
 
     def get(self) -> None:
         request = p4runtime_pb2.GetForwardingPipelineConfigRequest()
-        self.client.stub.GetForwardingPipelineConfig(self.mutated(request), timeout=60)
-        self.client.stub.Capabilities(p4runtime_pb2.CapabilitiesRequest(), timeout=60)
+        self.client.stub.GetForwardingPipelineConfig(self.mutated(request), timeout=PATIENCE_S)
+        self.client.stub.Capabilities(p4runtime_pb2.CapabilitiesRequest(), timeout=PATIENCE_S)
 
     def stream(self) -> None:
         message = p4runtime_pb2.StreamMessageRequest()

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import json
 import random
-import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ from testbed.softswitch import Program, Switch
 from testbed.softswitch.compiler.codegen_log import WrongFormat, pieces
 from testbed.softswitch.errors import UnsupportedProgram
 from testbed.softswitch.server.ports import Capture, Log, Port, Ports
+from tests.programs import needs
 from tests.testbed.softswitch.conftest import PROGRAMS
 from tests.testbed.softswitch.test_simple_switch import PORTS, reference
 
@@ -83,7 +83,7 @@ def test_level_keeps_lines_away(load: Callable[..., Program], tmp_path: Path) ->
     assert not logged(load("logs"), [made], tmp_path, "warn")
 
 
-@pytest.mark.skipif(shutil.which("simple_switch") is None, reason="simple_switch is not on PATH")
+@needs("simple_switch")
 def test_same_lines_as_simple_switch(load: Callable[..., Program], tmp_path: Path) -> None:
     packets = [packet(random.Random(i))[0] for i in range(50)]
     options = ("--log-file", str(tmp_path / "theirs"), "--log-flush", "--log-level", "info")

@@ -17,12 +17,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from testbed.network.speed import slowness
 from testbed.softswitch.runtime.instance import METER
 from testbed.softswitch.server import arrays, table_reads
 from testbed.softswitch.server.config import ArrayConfig, PipelineConfig
 from testbed.softswitch.server.device import Device
 from testbed.softswitch.server.messages import P4Error, answers, encode, p4info_pb2, p4runtime_pb2
 from testbed.softswitch.server.pipeline import Pipeline
+from tests.patience import PATIENCE_S
 from tests.testbed.softswitch.server.client import JSON, PROGRAMS, Client, Process, p4info
 
 CELLS = 1 << 20
@@ -147,13 +149,15 @@ def test_a_long_read_takes_little(large: Path) -> None:
                 "/p4.v1.P4Runtime/Read", request.__class__.SerializeToString
             )
             n, start = 0, processor_time(p.popen.pid)
-            for answer in read(request, timeout=120):  # as bytes: to parse them would take minutes
+            # As bytes: to parse them would take minutes.
+            for answer in read(request, timeout=PATIENCE_S):
                 assert len(answer) <= MIB
                 n += count(answer)
             seconds = processor_time(p.popen.pid) - start
             assert n == cells
             assert memory(p.popen.pid, "VmHWM") - before < 100 * cells + 32 * MIB
-            assert seconds / cells < 4e-6, f"{what}: {seconds / cells * 1e6:.2f} us a cell"
+            each = seconds / cells
+            assert each < 4e-6 * slowness(), f"{what}: {each * 1e6:.2f} us a cell"
 
 
 def count(answer: bytes) -> int:
@@ -178,11 +182,10 @@ def test_answers_come_while_others_write(large: Path) -> None:
         entity = p4runtime_pb2.Entity()
         entity.register_entry.SetInParent()
         request = p4runtime_pb2.ReadRequest(device_id=c.device, entities=[entity])
-        reading = c.stub.Read(request, timeout=120)
+        reading = c.stub.Read(request, timeout=PATIENCE_S)
         next(reading)
-        start = time.monotonic()
+        # The reader takes no more answers, so that the read cannot end before this write does.
         c.write(("insert", c.entry("I.timed", {"hdr.h.key": 5}, "I.set", [9])))
-        assert time.monotonic() - start < 5
         reading.cancel()
 
 
@@ -355,7 +358,7 @@ def test_a_long_read_of_a_table_takes_little(name: str, device: Device) -> None:
         read += count(answer)
     seconds = time.process_time() - start
     assert read == n
-    assert seconds / n < 4e-6, f"{seconds / n * 1e6:.2f} us an entry"
+    assert seconds / n < 4e-6 * slowness(), f"{seconds / n * 1e6:.2f} us an entry"
     tracemalloc.start()
     for _ in answers(pipeline.read(entity)):
         pass

@@ -25,6 +25,7 @@ from testbed.control.remote.thrift import RegisterClient, ThriftError
 from testbed.softswitch.server.many import Switches
 from testbed.softswitch.server.messages import p4runtime_pb2
 from testbed.softswitch.server.process import RunningSwitch
+from tests.patience import PATIENCE_S
 from tests.testbed.softswitch.server.client import READY, ROOT, Client, eventually
 
 REGISTER = "CanaryIngress.dsm.row0.count"
@@ -32,7 +33,7 @@ SIZE = 2048
 
 
 def wait(what: Any) -> None:
-    eventually(what, timeout=60)
+    eventually(what, timeout=PATIENCE_S)
 
 
 class Many:
@@ -73,7 +74,7 @@ class Many:
 
     def stop(self) -> int:
         self.popen.terminate()
-        _, self.errors = self.popen.communicate(timeout=30)
+        _, self.errors = self.popen.communicate(timeout=PATIENCE_S)
         return self.popen.returncode
 
 
@@ -199,7 +200,7 @@ def test_a_switch_that_cannot_start_ends_the_process_and_a_later_one_does_not(ma
     wait(lambda: "nowhere" in many.log("one").read_text())
     assert many.popen.poll() is None
     many.start("two", 2, "-i", "1@nowhere")
-    _, errors = many.popen.communicate(timeout=30)
+    _, errors = many.popen.communicate(timeout=PATIENCE_S)
     assert many.popen.returncode == 1
     assert errors == "canary-switch: cannot attach port 1 to nowhere: No such device\n"
     assert many.log("two").read_text() == errors

@@ -15,6 +15,7 @@ from contextlib import contextmanager
 
 import pytest
 
+from tests.patience import PATIENCE_S
 from tests.testbed.softswitch.server.client import PROGRAMS, Process
 from tests.testbed.softswitch.server.wires import ip
 
@@ -33,7 +34,7 @@ taken.sendall(digest.digest())
 SEND = f"""
 import hashlib, random, socket, sys
 data = random.Random(1).randbytes({BYTES})
-with socket.create_connection((sys.argv[1], 5000), timeout=20) as s:
+with socket.create_connection((sys.argv[1], 5000), timeout=180) as s:
     s.sendall(data)
     s.shutdown(socket.SHUT_WR)
     print(s.recv(32).hex() == hashlib.sha256(data).hexdigest())
@@ -80,7 +81,7 @@ def test_tcp_over_untouched_veths(address: str) -> None:
                 ["ip", "netns", "exec", a, sys.executable, "-c", SEND, address],
                 capture_output=True,
                 text=True,
-                timeout=60,
+                timeout=PATIENCE_S,
             )
             server.kill()
             server.wait()

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import os
 import random
-import shutil
 import socket
 import subprocess
 import time
@@ -15,6 +14,7 @@ from typing import Any
 import pytest
 
 from testbed.softswitch.server.messages import p4runtime_pb2
+from tests.programs import needs
 from tests.testbed.softswitch.server.client import Client, Process, eventually
 from tests.testbed.softswitch.server.frames import udp
 from tests.testbed.softswitch.server.test_thrift import free_port
@@ -182,9 +182,7 @@ def drive(kind: Callable[..., Process | Bmv2], w: list[Wire]) -> tuple[Any, Any,
     return [sorted(x) for x in seen], registers, sorted(counters)
 
 
-@pytest.mark.skipif(
-    not shutil.which("simple_switch_grpc"), reason="simple_switch_grpc is not on PATH"
-)
+@needs("simple_switch_grpc")
 def test_same_as_bmv2(wires: Callable[[int], list[Wire]]) -> None:
     w = wires(3)
     mine, theirs = drive(Process, w), drive(Bmv2, w)

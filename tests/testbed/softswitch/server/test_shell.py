@@ -8,6 +8,7 @@ import sys
 
 import pytest
 
+from tests.patience import PATIENCE_S
 from tests.testbed.softswitch.server.client import JSON, P4INFO, ROOT, Process
 
 SCRIPT = """
@@ -62,10 +63,10 @@ d.insert()
 out = p4runtime_pb2.StreamMessageRequest()  # sh.PacketOut is for programs with a CPU header
 out.packet.payload = bytes.fromhex(FRAME)
 sh.client.stream_out_q.put(out)
-for message in sh.DigestList().sniff(timeout=2):
+for message in sh.DigestList().sniff(timeout=180):
     print("digest", len(message.digest.data))
     break
-print("packets", len(sh.client.get_stream_packet("packet", timeout=2).packet.payload))
+print("packets", len(sh.client.get_stream_packet("packet", timeout=180).packet.payload))
 for c in sh.DirectCounterEntry("CanaryIngress.fault.matched").read():
     print("counted", c.packet_count)
 c = sh.CounterEntry("CanaryIngress.fault.dropped")
@@ -109,7 +110,7 @@ def test_p4runtime_sh() -> None:
             [sys.executable, "-c", script, p.grpc, str(P4INFO), str(JSON)],
             capture_output=True,
             text=True,
-            timeout=40,
+            timeout=PATIENCE_S,
             cwd=ROOT,
         )
     assert run.returncode == 0, run.stderr[-2000:]

@@ -14,6 +14,7 @@ import pytest
 from p4.v1 import p4runtime_pb2_grpc
 
 from testbed.softswitch.server.messages import p4info_pb2, p4runtime_pb2
+from tests.patience import PATIENCE_S
 from tests.testbed.softswitch.server.client import PROGRAMS, ROOT, Client, Process, p4info
 from tests.testbed.softswitch.server.thrift_client import RegisterClient
 
@@ -49,7 +50,7 @@ def test_it_answers_while_it_compiles(tmp_path: Path, monkeypatch: pytest.Monkey
             time.sleep(0.3)
             assert not call.done()
             gate.touch()
-            assert call.result(timeout=60).config.p4_device_config == REPEATER.read_bytes()
+            assert call.result(timeout=PATIENCE_S).config.p4_device_config == REPEATER.read_bytes()
         with RegisterClient(p.thrift) as r:
             assert len(r.config_md5()) == 16
 
@@ -67,7 +68,7 @@ def test_a_compiler_that_is_killed_is_told_in_a_line(
         cwd=ROOT,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=PATIENCE_S,
     )
     (line,) = run.stderr.splitlines()
     assert run.returncode == 1 and "was killed (Killed)" in line

@@ -5,20 +5,20 @@ from __future__ import annotations
 
 import hashlib
 import os
-import shutil
 import socket
 import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from sysconfig import get_path
 
 import numpy as np
 import pytest
 
 from testbed.softswitch import SoftSwitchError
 from testbed.softswitch.server.messages import p4runtime_pb2
+from tests.patience import PATIENCE_S
+from tests.programs import COMMAND_LINE, needs, unusable
 from tests.testbed.softswitch.server.client import JSON, Client, Process
 from tests.testbed.softswitch.server.thrift_client import RegisterClient
 
@@ -49,7 +49,7 @@ def bmv2(json: Path = JSON) -> Iterator[int]:
         stderr=subprocess.DEVNULL,
     )
     try:
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + PATIENCE_S
         while socket.socket().connect_ex(("127.0.0.1", port)):
             assert time.monotonic() < deadline
             time.sleep(0.02)
@@ -62,8 +62,8 @@ def bmv2(json: Path = JSON) -> Iterator[int]:
 @pytest.fixture(scope="module", params=["softswitch", "bmv2"])
 def registers(request: pytest.FixtureRequest) -> Iterator[RegisterClient]:
     if request.param == "bmv2":
-        if not shutil.which("simple_switch"):
-            pytest.skip("simple_switch is not on PATH")
+        if reason := unusable("simple_switch", "--version"):
+            pytest.skip(reason)
         with bmv2() as port, RegisterClient(port) as client:
             yield client
     else:
@@ -132,22 +132,18 @@ def test_before_a_pipeline_is_set_and_unknown_calls() -> None:
         RegisterClient(free_port())
 
 
-@pytest.mark.skipif(not shutil.which("simple_switch_CLI"), reason="no simple_switch_CLI on PATH")
+@needs("simple_switch_CLI")
 def test_simple_switch_cli() -> None:
     with Process(str(JSON)) as p:
 
         def cli(commands: str) -> str:
-            path = os.pathsep.join([get_path("purelib"), os.environ.get("PYTHONPATH", "")])
             run = subprocess.run(
-                [shutil.which("simple_switch_CLI") or "", "--thrift-port", str(p.thrift)],
+                [*COMMAND_LINE, "--thrift-port", str(p.thrift)],
                 input=commands,
                 capture_output=True,
                 text=True,
-                timeout=20,
-                env={**os.environ, "PYTHONPATH": path},
+                timeout=PATIENCE_S,
             )
-            if "ModuleNotFoundError" in run.stderr:
-                pytest.skip("simple_switch_CLI misses Python modules")
             return run.stdout
 
         out = cli(f"register_write {COUNT} 3 77\nregister_read {COUNT} 3\n")

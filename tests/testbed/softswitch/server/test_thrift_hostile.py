@@ -12,6 +12,7 @@ from collections.abc import Iterator
 import pytest
 
 from testbed.softswitch.server.thrift_server import Services
+from tests.patience import PATIENCE_S
 from tests.testbed.softswitch.server.client import PROGRAMS, Process
 from tests.testbed.softswitch.server.thrift_client import RegisterClient
 
@@ -83,7 +84,7 @@ def message(name: str, arguments: bytes) -> bytes:
 
 def answer(port: int, data: bytes) -> bytes:
     """What comes back, b"" when the connection was closed."""
-    with socket.create_connection(("127.0.0.1", port), timeout=10) as s:
+    with socket.create_connection(("127.0.0.1", port), timeout=PATIENCE_S) as s:
         out = b""
         try:
             s.sendall(data)

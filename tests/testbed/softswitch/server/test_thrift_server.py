@@ -13,6 +13,7 @@ from testbed.softswitch.errors import SoftSwitchError
 from testbed.softswitch.server import limits
 from testbed.softswitch.server.device import Device
 from testbed.softswitch.server.thrift_server import ThriftServer
+from tests.patience import PATIENCE_S
 from tests.testbed.softswitch.server.attackers import closed
 from tests.testbed.softswitch.server.client import eventually
 from tests.testbed.softswitch.server.test_thrift_hostile import answer, message
@@ -47,13 +48,13 @@ def test_lengths_are_checked_before_anything_is_read(kind: str, n: int, port: in
         "set": struct.pack(">bhbi", 14, 1, 2, n),
         "map": struct.pack(">bhbbi", 13, 1, 2, 2, n),
     }
-    with socket.create_connection(("127.0.0.1", port), timeout=5) as s:
+    with socket.create_connection(("127.0.0.1", port), timeout=PATIENCE_S) as s:
         s.sendall(message(CALL, head[kind]))
         assert s.recv(1) == b""  # it does not wait for the rest
 
 
 def test_a_message_without_a_version(port: int) -> None:
-    with socket.create_connection(("127.0.0.1", port), timeout=5) as s:
+    with socket.create_connection(("127.0.0.1", port), timeout=PATIENCE_S) as s:
         s.sendall(struct.pack(">i", (1 << 31) - 1))
         assert s.recv(1) == b""
 
@@ -82,7 +83,7 @@ def test_a_call_must_come_and_go_on(port: int, monkeypatch: pytest.MonkeyPatch) 
     with RegisterClient(port) as client:
         assert len(client.config_md5()) == 16
         for sent in (b"", half):
-            with socket.create_connection(("127.0.0.1", port), timeout=5) as s:
+            with socket.create_connection(("127.0.0.1", port), timeout=PATIENCE_S) as s:
                 s.sendall(sent)
                 assert s.recv(1) == b""
         assert len(client.config_md5()) == 16  # between its calls it may be idle

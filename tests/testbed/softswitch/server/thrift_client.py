@@ -23,7 +23,7 @@ from thrift.transport.TSocket import TSocket
 from thrift.transport.TTransport import TBufferedTransport
 
 from testbed.softswitch.errors import SoftSwitchError
-from tests.testbed.softswitch.server.client import PATIENCE_S
+from tests.patience import PATIENCE_S
 
 REASONS = {1: "there is no such register", 2: "the index is out of range"}
 
