@@ -121,12 +121,19 @@ def demand_of(settings: Settings) -> Demand:
     )
 
 
+TRACED = 0.4
+"""Share of theorem 1's bound (007, section 4.1) that hosts trace by default.
+
+The bound counts the answers on the way up only, and those on the way down are as many; the rest is
+left because traffic is not spread evenly."""
+
+
 def traces_of_host(settings: Settings, fabric: Fabric) -> float:
     """Return the traceroutes per second that each host may send on the fabric of these settings.
 
-    By default it is half of theorem 1's bound, which counts the answers on the way up only.
+    By default it is `TRACED` of theorem 1's bound.
     """
-    return settings.traces_per_s or host_rate_limit(fabric, settings.answers_per_s) / 2
+    return settings.traces_per_s or TRACED * host_rate_limit(fabric, settings.answers_per_s)
 
 
 def inputs_of(

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 
-from scenarios.experiment.inputs import traces_of_host
+from scenarios.experiment.inputs import TRACED, traces_of_host
 from scenarios.experiment.settings import Settings, SettingsError, described, make_settings
 from testbed.fabric.fat_tree import FatTree
 from testbed.probes.path_discovery import host_rate_limit
@@ -55,21 +55,21 @@ def test_a_method_has_the_same_budget_for_each_packet_on_every_backend() -> None
         made = make_settings({"backend": backend})
         sent = made.load * made.line_rate_bps
         assert made.answers_per_s / sent == pytest.approx(100 / 60e6), backend
-        assert traces_of_host(made, fabric) / sent == pytest.approx(25 / 60e6), backend
+        assert traces_of_host(made, fabric) / sent == pytest.approx(20 / 60e6), backend
         assert made.probes == 100
 
 
-def test_traceroutes_are_half_of_what_007s_theorem_allows_unless_they_are_given() -> None:
+def test_traceroutes_are_a_share_of_what_007s_theorem_allows_unless_they_are_given() -> None:
     fabric = FatTree(8)
-    allowed = host_rate_limit(fabric, 200) / 2
-    assert traces_of_host(make_settings({"k": 8}), fabric) == allowed
-    assert traces_of_host(make_settings({"icmp_per_s": 50}), fabric) == allowed / 4
+    allowed = TRACED * host_rate_limit(fabric, 200)
+    assert traces_of_host(make_settings({"k": 8}), fabric) == pytest.approx(allowed)
+    assert traces_of_host(make_settings({"icmp_per_s": 50}), fabric) == pytest.approx(allowed / 4)
     assert traces_of_host(make_settings({"traces_per_s": 3, "icmp_per_s": 50}), fabric) == 3
 
 
 @pytest.mark.parametrize("k", [4, 8, 16, 48])
 def test_hosts_trace_as_many_connections_on_every_fabric(k: int) -> None:
-    assert traces_of_host(make_settings({"k": k}), FatTree(k)) == pytest.approx(25)
+    assert traces_of_host(make_settings({"k": k}), FatTree(k)) == pytest.approx(20)
 
 
 @pytest.mark.parametrize("backend", ["virtual", "flow", "softswitch", "bmv2"])
