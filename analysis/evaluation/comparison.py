@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import textwrap
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -243,9 +244,8 @@ def differences(rows: Rows) -> Iterator[str]:
             bounds = "in each" if np.isnan(value.low) else f"{value.low:+.2f} to {value.high:+.2f}"
             parts.append(f"{plain(name)} {value.mean:+.3f} ({bounds})")
         if parts:
-            yield f"{heading}, F1 of {plain(best)} less that of, on the same seeds: " + ", ".join(
-                parts
-            )
+            text = f"{heading}, F1 of {plain(best)} less that of, on the same seeds: "
+            yield textwrap.fill(text + ", ".join(parts), 98)
 
 
 def degraded_seeds(rows: Rows) -> list[int]:
