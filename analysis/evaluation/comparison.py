@@ -211,7 +211,7 @@ def in_short(rows: Rows, runs: str = "") -> str:
     shown = MEANS[4:]
     if any(np.isnan(np.asarray(rows[name], np.float64)).any() for name in ("precision", "recall")):
         shown = (MEANS[2], *shown)
-    legend = "; ".join(f"{column.title}: {column.meaning}" for column in shown)
+    legend = textwrap.fill("; ".join(f"{c.title}: {c.meaning}" for c in shown), 98)
     without = degraded_seeds(rows)
     left_out = f", {len(without)} degraded left out" if without else ""
     summary = f"means of {runs} runs{left_out} with 95 % intervals; {MEANS[0].meaning}"
