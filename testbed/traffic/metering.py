@@ -143,7 +143,7 @@ def meter(
             working=_Flows(np.empty(room), np.empty(room), np.empty(room, np.bool_), room),
             arrivals=arrivals,
             ongoing=ongoing,
-            success=success,
+            success=np.ascontiguousarray(success),
             sent=sent,
             flows=flows,
             installed=installed,

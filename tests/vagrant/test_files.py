@@ -82,7 +82,7 @@ def test_workflow_asks_for_little(path: Path) -> None:
     assert content["permissions"] == {"contents": "read"}
     assert "concurrency" in content
     for job in content["jobs"].values():
-        assert job["timeout-minutes"] <= 60
+        assert job["timeout-minutes"] <= 90
         uses = [step["uses"] for step in job["steps"] if "uses" in step]
         assert all(action.startswith("actions/") for action in uses)
 

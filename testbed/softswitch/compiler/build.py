@@ -304,7 +304,7 @@ def _build(code: str, extra_flags: tuple[str, ...]) -> tuple[Path, BinaryIO]:
             source.write_text(code, encoding="utf-8")
             run = subprocess.run(
                 [*LIMITED, *command, *flags, "-o", str(library), str(source)],
-                env={**os.environ, "LC_ALL": "C"},
+                env=_environment(),
                 capture_output=True,
                 text=True,
                 errors="replace",
@@ -318,6 +318,13 @@ def _build(code: str, extra_flags: tuple[str, ...]) -> tuple[Path, BinaryIO]:
     except OSError as e:
         raise SoftSwitchError(f"cannot compile into {folder}: {e}") from None
     return path, opened
+
+
+def _environment() -> dict[str, str]:
+    """Return the environment of the compiler: messages are in English, and what is preloaded into
+    this process, such as a sanitizer, is not for the compiler, whose memory is limited."""
+    kept = {name: value for name, value in os.environ.items() if name != "LD_PRELOAD"}
+    return {**kept, "LC_ALL": "C"}
 
 
 def _why(compiler_name: str, run: subprocess.CompletedProcess[str]) -> str:

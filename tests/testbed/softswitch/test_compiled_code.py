@@ -18,6 +18,7 @@ import pytest
 from testbed.softswitch import CompileError, NoCompiler, SoftSwitchError
 from testbed.softswitch.compiler import build
 
+_HELD: list[object] = []
 CODE = "int seven(void) { return 7; }\n"
 LOAD = f"""
 import ctypes
@@ -217,6 +218,7 @@ def test_a_library_that_is_exchanged_between_the_check_and_the_loading(
 
     monkeypatch.setattr("ctypes.CDLL", swapped)
     for _ in range(tries):
+        _HELD.append(dict(build._loaded))  # open: the loader knows libraries by their descriptors
         build._loaded.clear()  # as in a process that begins
         assert load() == 7
     assert swaps >= tries

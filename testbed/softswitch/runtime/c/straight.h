@@ -60,7 +60,8 @@ SS_WAY(1)
 SS_WAY(2)
 #endif
 
-__attribute__((noinline)) int ss_forward(SS_PARAMETERS) {
+__attribute__((noinline))
+int ss_forward(SS_PARAMETERS) {
     switch (ss_stack(data, length)) {
 #if SS_STACKS > 0
     case 1: return ss_way_1(SS_ARGUMENTS);
