@@ -189,7 +189,9 @@ def test_more_flows_than_source_ports():
     assert len(np.unique(src_port.astype(np.uint32) << 16 | dst_port)) == n
 
 
-@pytest.mark.parametrize("fabric", [K4, K8, leaf_spine(4, 2), clos(3, 1, 2, 4)], ids=str)
+@pytest.mark.parametrize(
+    "fabric", [K4, K8, leaf_spine(4, 2), clos(3, 1, 2, 4)], ids=lambda fabric: fabric.title
+)
 @pytest.mark.parametrize("locality", [0.0, 0.4, 1.0])
 @pytest.mark.parametrize("pattern", ["uniform", "skewed"])
 def test_a_share_of_the_traffic_stays_in_its_pod(fabric, locality, pattern):
