@@ -121,7 +121,15 @@ def test_names_in_the_report_of_a_run() -> None:
 
 
 def rows(found: list[list[int]]) -> dict[str, Any]:
-    figures = ("precision", "recall", "f1", "class_f1", "undirected_f1", "average_precision")
+    figures = (
+        "precision",
+        "recall",
+        "f1",
+        "best_f1",
+        "class_f1",
+        "undirected_f1",
+        "average_precision",
+    )
     figures = (*figures, "seconds", "fed", "faulty", "unobserved")
     names = [HOSTILE, "漢字"]
     shared: dict[str, Any] = dict.fromkeys(figures, np.ones(2))

@@ -5,9 +5,10 @@ from __future__ import annotations
 
 import itertools
 import math
+import textwrap
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +19,8 @@ from rich.table import Table
 from rich.text import Text
 
 from analysis.evaluation.columns import BENCHES, Cell, Column, in_blocks, in_seconds
-from analysis.evaluation.report import add_heading, parameters_line
+from analysis.evaluation.intervals import Interval, interval, paired
+from analysis.evaluation.report import add_heading, parameters_line, threshold_line
 from testbed.arrays import BoolArray, FloatArray, IntArray
 from testbed.fabric.names import plain
 from testbed.record.measurements import ENOUGH
@@ -38,6 +40,7 @@ COLUMNS = (
     "f1",
     "accuracy",
     "class_f1",
+    "best_f1",
     "unobserved",
     "undirected_f1",
     "average_precision",
@@ -72,42 +75,14 @@ MEANS = (
         "as the others blamed no link (precision) or observed no faulty one (recall, F1)",
     ),
     Column("recall", "the share of the faulty links that are blamed"),
-    Column("AP", "average precision of the ranking"),
+    Column("best", "F1 at the best cut of the method's own ranking"),
     Column("F1u", "all on undirected links"),
-    Column("sec", "diagnosis"),
+    Column("sec", "processor seconds of the diagnosis"),
 )
 """The columns of `comparison_cells`."""
 
 Rows = Mapping[str, Any]
 _COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#999933")
-
-
-@dataclass(frozen=True)
-class Interval:
-    """A mean and its confidence interval; the bounds are nan for fewer than two values."""
-
-    mean: float
-    low: float
-    high: float
-
-
-def interval(values: npt.ArrayLike, level: float = 0.95) -> Interval:
-    """Return the mean of some values and its percentile-bootstrap interval (10,000 resamples with a
-    fixed seed). ``level`` is the share of the resamples in the interval, 0 to 1."""
-    from scipy.stats import bootstrap  # takes a third of a second to import, and few pages need it
-
-    sample = np.asarray(values, np.float64)
-    if len(sample) < 2:
-        return Interval(float(sample.mean()) if len(sample) else np.nan, np.nan, np.nan)
-    bounds = bootstrap(
-        (sample,),
-        np.mean,
-        confidence_level=level,
-        n_resamples=10_000,
-        method="percentile",
-        rng=np.random.default_rng(0),
-    ).confidence_interval
-    return Interval(float(sample.mean()), float(bounds.low), float(bounds.high))
 
 
 def found_at(score: FloatArray, faulty: BoolArray) -> IntArray:
@@ -182,7 +157,7 @@ def _cells(rows: Rows, names: Sequence[str]) -> list[list[Cell]]:
         row = [Cell(label(rows, name), plain(name)), replace(_mean_cell(own["f1"], 3), good=good)]
         row += [_mean_cell(own[share], 2) for share in ("precision", "recall")]
         for figure, shown in (
-            ("average_precision", "{:.2f}".format),
+            ("best_f1", "{:.2f}".format),
             ("undirected_f1", "{:.2f}".format),
             ("seconds", in_seconds),
         ):
@@ -236,17 +211,41 @@ def in_short(rows: Rows, runs: str = "") -> str:
     shown = MEANS[4:]
     if any(np.isnan(np.asarray(rows[name], np.float64)).any() for name in ("precision", "recall")):
         shown = (MEANS[2], *shown)
-    legend = "; ".join(f"{column.title}: {column.meaning}" for column in shown)
+    legend = textwrap.fill("; ".join(f"{c.title}: {c.meaning}" for c in shown), 98)
     without = degraded_seeds(rows)
     left_out = f", {len(without)} degraded left out" if without else ""
-    summary = f"means of {runs} runs{left_out} with 95 % bootstrap intervals; {MEANS[0].meaning}"
+    summary = f"means of {runs} runs{left_out} with 95 % intervals; {MEANS[0].meaning}"
     starved = [
         f"{plain(name)} is starved: it got {share:.0%} of what it asked for"
         for name in method_names(rows)
         if (share := _fed(rows, name)) < ENOUGH
     ]
-    lines = [summary, legend, *degraded_lines(rows), *starved, *_limits(rows), no_test(rows)]
+    lines = [summary, legend, *degraded_lines(rows), *starved, *_limits(rows), *differences(rows)]
+    lines.append(no_test(rows))
     return "\n".join(filter(None, lines))
+
+
+def differences(rows: Rows) -> Iterator[str]:
+    """Yield a line for each block: how much F1 the best method has over each other one, as the mean
+    of the differences over the same seeds, with 95 % intervals."""
+    benches = dict(zip(rows["method"], rows["bench"], strict=True))
+    for heading, names in in_blocks((benches[name], name) for name in method_names(rows)).items():
+        f1 = {name: np.asarray(chosen(rows, name)["f1"], np.float64) for name in names}
+        known = {name: own for name, own in f1.items() if len(own) and not np.isnan(own).all()}
+        if len(known) < 2:
+            continue
+        best = max(known, key=lambda name: np.nanmean(known[name]))
+        parts = []
+        for name, own in known.items():
+            both = ~np.isnan(own) & ~np.isnan(known[best])
+            if name == best or both.sum() < 2:
+                continue
+            value = paired((known[best] - own)[both])
+            bounds = "in each" if np.isnan(value.low) else f"{value.low:+.2f} to {value.high:+.2f}"
+            parts.append(f"{plain(name)} {value.mean:+.3f} ({bounds})")
+        if parts:
+            text = f"{heading}, F1 of {plain(best)} less that of, on the same seeds: "
+            yield textwrap.fill(text + ", ".join(parts), 98)
 
 
 def degraded_seeds(rows: Rows) -> list[int]:
@@ -285,7 +284,8 @@ def degraded_lines(rows: Rows) -> list[str]:
 
 
 def _limits(rows: Rows) -> Iterator[str]:
-    """Yield a line for each method whose telemetry did not tell all links apart or observe them."""
+    """Yield a line for each method whose telemetry did not tell all links apart or observe them, or
+    whose threshold costs much."""
     for name in method_names(rows):
         own = chosen(rows, name)
         f1, of_classes = (mean_of(own[figure]) for figure in ("f1", "class_f1"))
@@ -294,6 +294,8 @@ def _limits(rows: Rows) -> Iterator[str]:
                 f"{plain(name)}: F1 is {of_classes:.3f} if a class of indistinguishable links is "
                 "found when it has a faulty link"
             )
+        if line := threshold_line(f1, mean_of(own["best_f1"])):
+            yield f"{plain(name)}: {line}"
         if unseen := int(np.sum(own["unobserved"])):
             faulty = int(np.sum(own["faulty"]))
             yield f"{plain(name)}: nothing observed {unseen} of the {faulty} faulty links"

@@ -19,6 +19,11 @@ Links that no observation separates are blamed as one class. ``f1`` is strict: e
 class counts. ``class_f1`` is over classes: one is faulty if it holds a faulty link, or several, and
 found if it is blamed. It is the same where every blamed and every faulty link is alone in its
 class.
+
+A bad threshold is not a bad method. ``best_f1`` is the F1 at the best cut of the method's own
+ranking: of the verdicts that blame its first links, any number of them, that with the highest F1.
+The ranking has the blamed links first, then the others, each by descending score; links with equal
+scores are taken together. So ``best_f1`` is never below ``f1``.
 """
 
 from __future__ import annotations
@@ -31,7 +36,7 @@ import numpy as np
 import numpy.typing as npt
 
 from analysis.telemetry.identifiability import Identifiability
-from testbed.arrays import BoolArray
+from testbed.arrays import BoolArray, FloatArray
 from testbed.errors import UserError
 from testbed.fabric.clos import Fabric
 
@@ -41,7 +46,7 @@ class Score:
     """The scores of a diagnosis. ``precision`` is nan if nothing is blamed. ``missed`` and
     ``wrong`` are ascending ids of what was scored: directed links, undirected links (``link >> 1``)
     or switches. ``unobserved`` are faulty links that were not observed; they are not in ``missed``.
-    ``classes`` is the number of blamed classes of links."""
+    ``classes`` is the number of blamed classes of links. ``best_f1`` is nan without a ranking."""
 
     precision: float
     recall: float
@@ -55,6 +60,7 @@ class Score:
     unobserved: tuple[int, ...] = ()
     class_f1: float = math.nan
     classes: int = 0
+    best_f1: float = math.nan
 
     @property
     def tied(self) -> bool:
@@ -70,6 +76,7 @@ def score(
     truth: npt.NDArray[np.integer],
     topology: Fabric,
     tells: Identifiability | None = None,
+    suspicion: FloatArray | None = None,
 ) -> dict[Literal["directed", "undirected"], Score]:
     """Return the scores of blamed links, on ``directed`` and on ``undirected`` links.
 
@@ -78,6 +85,7 @@ def score(
             are allowed.
         topology: The fabric.
         tells: Which links the telemetry observed and tells apart; by default all.
+        suspicion: The score of each directed link, float64[n_links], for ``best_f1``.
 
     Raises:
         UserError: An id is no link of the topology.
@@ -86,9 +94,11 @@ def score(
         if len(links) and (links.min() < 0 or links.max() >= topology.n_links):
             raise UserError(f"{name} has numbers that are no links of {topology.title}")
     tells = tells or Identifiability.everything(topology.n_links)
+    both = None if suspicion is None else np.maximum(suspicion[::2], suspicion[1::2])
+    of_edges = np.unique(flagged >> 1), np.unique(truth >> 1), tells.undirected
     return {
-        "directed": _score(np.unique(flagged), np.unique(truth), tells),
-        "undirected": _score(np.unique(flagged >> 1), np.unique(truth >> 1), tells.undirected),
+        "directed": _score(np.unique(flagged), np.unique(truth), tells, suspicion),
+        "undirected": _score(*of_edges, both),
     }
 
 
@@ -110,8 +120,41 @@ def lossy_links(
     return np.flatnonzero(lost)
 
 
+def best_cut(
+    flagged: npt.NDArray[np.integer],
+    truth: npt.NDArray[np.integer],
+    judged: BoolArray,
+    suspicion: FloatArray,
+) -> float:
+    """Return the highest F1, 0 to 1, of all cuts of a ranking; nan if there is nothing to find.
+
+    Args:
+        flagged: Ids of the blamed links, which are ranked first.
+        truth: Ids of the faulty links.
+        judged: Which links are ranked, bool[n_links]; the others are not observed.
+        suspicion: The score of each link, float64[n_links].
+    """
+    if not len(truth):
+        return 1.0 if judged.any() else math.nan
+    blamed, faulty = np.zeros((2, len(judged)), np.bool_)
+    blamed[flagged], faulty[truth] = True, True
+    links = np.flatnonzero(judged)
+    scored = int(faulty[links].sum())
+    if not scored:
+        return math.nan if not len(flagged) else 0.0
+    order = links[np.lexsort((-suspicion[links], ~blamed[links]))]
+    hits, accused = np.cumsum(faulty[order]), np.arange(1, len(order) + 1)
+    before, after = order[:-1], order[1:]
+    same = (blamed[before] == blamed[after]) & (suspicion[before] == suspicion[after])
+    cuts = np.append(~same, True)
+    return float((2 * hits[cuts] / (accused[cuts] + scored)).max())
+
+
 def _score(
-    flagged: npt.NDArray[np.integer], truth: npt.NDArray[np.integer], tells: Identifiability
+    flagged: npt.NDArray[np.integer],
+    truth: npt.NDArray[np.integer],
+    tells: Identifiability,
+    suspicion: FloatArray | None,
 ) -> Score:
     judged = tells.observed.copy()
     judged[flagged] = True
@@ -141,4 +184,5 @@ def _score(
         unobserved=tuple(truth[~judged[truth]].tolist()),
         class_f1=f1(found, len(blamed) + len(faulty)),
         classes=len(blamed),
+        best_f1=math.nan if suspicion is None else best_cut(flagged, truth, judged, suspicion),
     )

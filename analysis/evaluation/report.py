@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
@@ -16,7 +16,8 @@ from rich.text import Text
 from analysis.evaluation.budgets import fed, measured_lines, missed_lines, starving
 from analysis.evaluation.columns import BENCHES, Cell, cells, columns
 from analysis.evaluation.metrics import score
-from analysis.methods.base import Diagnosis, Localizer, diagnose
+from analysis.methods.base import Diagnosis, Localizer, Method, diagnose
+from analysis.methods.domain import World
 from analysis.methods.registry import BuiltMethod
 from analysis.telemetry.telemetry import Telemetry
 from testbed.fabric.clos import Fabric
@@ -30,11 +31,14 @@ _FIGURES = (
     "f1",
     "accuracy",
     "class_f1",
+    "best_f1",
     "true_positives",
     "false_positives",
     "false_negatives",
     "classes",
 )
+COSTS = 0.1
+"""The F1 that a threshold may cost before a line says so."""
 _SLOW = 1.05  # from this on a slowdown is said
 _WIDTH = 80  # of the table, also on wider terminals
 
@@ -86,6 +90,7 @@ def figures(
     lost: np.ndarray | None = None,
     use: Mapping[Measurement, Measured] | None = None,
     unmet: Sequence[int] | np.ndarray = (),
+    world: World | None = None,
 ) -> dict[str, Any]:
     """Return the ``methods`` part of ``summary.json``, with the missed and wrong links by name.
 
@@ -98,6 +103,7 @@ def figures(
         lost: Ids of the links that really lost packets, if known; they are scored as ``lost``.
         use: What the measurements got of what they asked for, see `analysis.evaluation.budgets`.
         unmet: The links with a fault that no packet met, which nothing can observe.
+        world: What is known of the run besides its faulty links.
     """
     topology = telemetry.topology
     names = {
@@ -128,6 +134,8 @@ def figures(
         entry["telemetry_bytes"] = method.telemetry_bytes(telemetry)
         entry["probe_packets"] = method.probe_packets(telemetry)
         remarks = [*diagnosis.remarks, *_fed(entry, method, telemetry, use or {})]
+        here = world or World(topology.n_links, len(np.unique(truth)))
+        remarks += [*_limits(entry, method, telemetry, here)]
         if remarks:
             entry["remarks"] = remarks
         entry["parameters"] = built[name].parameters
@@ -135,6 +143,28 @@ def figures(
         result[name] = entry
     order = list(BENCHES)
     return dict(sorted(result.items(), key=lambda method: order.index(method[1]["bench"])))
+
+
+def threshold_line(f1: float | None, best: float | None) -> str:
+    """Return a sentence if the best cut of a method's ranking has an F1 of more than `COSTS` above
+    its own; otherwise ""."""
+    if f1 is None or best is None or not best > f1 + COSTS:
+        return ""
+    return (
+        f"its threshold costs {best - f1:.2f} of F1: the best cut of its own ranking has {best:.2f}"
+    )
+
+
+def _limits(
+    entry: Mapping[str, Any], method: Localizer, telemetry: Telemetry, world: World
+) -> Iterator[str]:
+    """Yield a sentence if a run is outside of the domain of a method, and one if another threshold
+    would do much better."""
+    if isinstance(method, Method) and (line := method.outside(telemetry, world)):
+        yield line
+    own = entry[entry["native"]]
+    if line := threshold_line(own["f1"], own["best_f1"]):
+        yield line
 
 
 def _fed(
@@ -172,7 +202,9 @@ def _scores(
     diagnosis: Diagnosis, truth: np.ndarray, topology: Fabric, names: Mapping[str, Sequence[str]]
 ) -> dict[str, Any]:
     found: dict[str, Any] = {}
-    for terms, value in score(diagnosis.flagged, truth, topology, diagnosis.tells).items():
+    for terms, value in score(
+        diagnosis.flagged, truth, topology, diagnosis.tells, diagnosis.score
+    ).items():
         fields = asdict(value)
         own = {figure: fields[figure] for figure in _FIGURES}
         found[terms] = {name: None if own[name] != own[name] else own[name] for name in own}

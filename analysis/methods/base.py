@@ -21,14 +21,15 @@ from typing import Any, ClassVar, Literal, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from analysis.methods.classes import with_classes, with_unseen
 from analysis.methods.constraints import checked
+from analysis.methods.domain import Domain, World
 from analysis.telemetry.identifiability import Identifiability, Observations
-from analysis.telemetry.silence import silent_links
 from analysis.telemetry.telemetry import Connections, Telemetry
 from testbed.arrays import FloatArray, IntArray
 from testbed.errors import UserError
 from testbed.fabric.clos import Fabric
-from testbed.fabric.names import nearest, some_of
+from testbed.fabric.names import nearest
 from testbed.record.measurements import MEASUREMENTS, Measurement
 
 Part = Literal["segments", "probes", "detector", "connections"]
@@ -58,7 +59,8 @@ class Diagnosis:
             cannot tell apart are all blamed or all not.
         success: Estimated success probability of each link, float64[n_links], nan = no estimate.
         score: Suspicion of each link, higher = more suspicious, float64[n_links]; ranks the links.
-        seconds: Wall-clock seconds of the inference, without the compilation of kernels.
+        seconds: Processor seconds of the inference, of all threads, without the compilation of
+            kernels.
         stages: The links blamed up to each stage, int32[] each; empty for methods without stages.
         connection_cause: For 007, the link that caused each connection's drops, or -1 for noise;
             int32[C].
@@ -97,9 +99,8 @@ class Diagnosis:
         blamed = np.unique(self.flagged >> 1) if both else self.flagged
         blamed = blamed[tells.size[blamed] > 1]
         class_of = tells.classes[blamed]
-        return [
-            (blamed[class_of == each] << both).tolist() for each in np.unique(class_of).tolist()
-        ]
+        found = [blamed[class_of == each] for each in np.unique(class_of).tolist()]
+        return [(each << both).tolist() for each in found if len(each) > 1]
 
     @property
     def state(self) -> list[str]:
@@ -146,6 +147,7 @@ class Method(ABC):
     Attributes:
         base: The method's name without changes. A class may define `name` instead.
         paper: Paper and sections that describe the algorithm; None for methods of this project.
+        domain: What the paper assumes; None if that is not known.
         reads: The part of the telemetry.
         changes: The changes to the published algorithm that the constructor's parameters turn on.
 
@@ -160,6 +162,7 @@ class Method(ABC):
 
     base: ClassVar[str]
     paper: ClassVar[str | None] = None
+    domain: ClassVar[Domain | None] = None
     reads: Part
     changes: ClassVar[Sequence[Change]] = ()
 
@@ -183,7 +186,7 @@ class Method(ABC):
         not. Raises MissingTelemetry if a part that the method reads was not measured."""
         data = self.data(telemetry)
         tells = Identifiability.of(telemetry.topology.n_links, self.observations(data))
-        verdict = with_classes(self._infer(data, telemetry), tells)
+        verdict = with_classes(self._infer(data, telemetry), tells, telemetry.topology)
         if tells.observed.all():
             return verdict
         return with_unseen(verdict, telemetry, self.measurements(telemetry))
@@ -194,9 +197,9 @@ class Method(ABC):
         return self._infer(self.data(telemetry), telemetry)
 
     def _infer(self, data: Any, telemetry: Telemetry) -> Diagnosis:
-        begin = time.perf_counter()
+        begin = time.process_time()
         diagnosis = self.infer(data, telemetry.topology)
-        return replace(diagnosis, seconds=time.perf_counter() - begin)
+        return replace(diagnosis, seconds=time.process_time() - begin)
 
     def data(self, telemetry: Telemetry) -> Any:
         """Return what the method reads. Raises MissingTelemetry if that was not measured."""
@@ -222,6 +225,16 @@ class Method(ABC):
         if self.reads == "connections":
             return int(telemetry.need("connections", self.name).traceroute_packets)
         return int(telemetry.need(self.reads, self.name).sent.sum())
+
+    def outside(self, telemetry: Telemetry, world: World) -> str:
+        """Return a sentence on what of a run is outside of the method's domain; "" if nothing is,
+        or if it has none."""
+        if self.domain is None:
+            return ""
+        part = getattr(telemetry, getattr(self, "reads", ""), None)
+        sent = getattr(part, "sent", np.zeros(0))
+        sent = sent[sent > 0]
+        return self.domain.outside(world, float(np.median(sent)) if len(sent) else None)
 
     def measurements(self, telemetry: Telemetry) -> Sequence[Measurement]:
         """Return the names of the measurements that the method reads, of
@@ -295,55 +308,8 @@ def diagnose(method: Localizer, telemetry: Telemetry) -> Diagnosis:
     watched = [part.watched for part in parts if isinstance(part, Connections)]
     there = (part for part in [*parts, *watched] if part is not None)
     tells = Identifiability.of(telemetry.topology.n_links, there)
-    return with_unseen(with_classes(diagnosis, tells), telemetry, reads)
-
-
-def with_classes(diagnosis: Diagnosis, tells: Identifiability) -> Diagnosis:
-    """Return a diagnosis in which all links of a class are blamed if one is, and all have the
-    class's highest score and lowest success probability."""
-    classes = (tells.undirected if diagnosis.native == "undirected" else tells).classes
-    if diagnosis.native == "undirected":
-        classes = (2 * classes).repeat(2)
-    if (classes == np.arange(len(classes))).all():
-        return replace(diagnosis, tells=tells)
-
-    def whole(links: IntArray) -> IntArray:
-        """Return all links of the classes that ``links`` belong to: ascending ids, int32[]."""
-        return np.flatnonzero(np.isin(classes, classes[links])).astype(np.int32)
-
-    score = np.full(len(classes), -np.inf)
-    np.maximum.at(score, classes, diagnosis.score)
-    success = np.full(len(classes), np.nan)
-    np.fmin.at(success, classes, diagnosis.success)
-    return replace(
-        diagnosis,
-        flagged=whole(diagnosis.flagged),
-        score=score[classes],
-        success=success[classes],
-        stages=tuple(whole(stage) for stage in diagnosis.stages),
-        tells=tells,
-    )
-
-
-def with_unseen(
-    diagnosis: Diagnosis, telemetry: Telemetry, reads: Sequence[Measurement]
-) -> Diagnosis:
-    """Return a diagnosis with two more remarks: on the links that the measurements ``reads`` did
-    not observe, and on those of them that are silent (`analysis.telemetry.silence`). The method's
-    algorithm does not use them."""
-    assert diagnosis.tells is not None
-    fabric, counts = telemetry.topology, telemetry.segments
-    notes = [diagnosis.tells.unseen(fabric.link_names, reads)]
-    if notes[0] and "segments" in reads and counts is not None:
-        silent = silent_links(counts, fabric)
-        silent = silent[~diagnosis.tells.observed[silent]]
-        if len(silent):
-            names = some_of([fabric.link_names[link] for link in silent.tolist()])
-            notes.append(
-                f"silent: by ECMP the segments over {names} should count packets, but count "
-                "none; a link or switch may lose all of them"
-            )
-    return replace(diagnosis, remarks=(*diagnosis.remarks, *filter(None, notes)))
+    whole = with_classes(diagnosis, tells, telemetry.topology)
+    return with_unseen(whole, telemetry, reads)
 
 
 def sorted_links(links: npt.ArrayLike) -> IntArray:

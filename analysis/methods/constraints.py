@@ -23,6 +23,7 @@ from testbed.record.messages import first_problem
 
 Count = Annotated[int, Ge(1)]
 NotNegative = Annotated[float, Ge(0)]
+Positive = Annotated[float, Gt(0)]
 Share = Annotated[float, Ge(0), Le(1)]
 Rate = Annotated[float, Ge(0), Lt(1)]
 """A loss rate below 1, so that some packets pass."""

@@ -30,6 +30,7 @@ from scipy.special import bdtrc
 
 from analysis.methods.base import Diagnosis, Method
 from analysis.methods.constraints import Rate, Share
+from analysis.methods.domain import Domain
 from analysis.solvers.incidence import Incidence
 from analysis.telemetry.telemetry import Probes
 from testbed.arrays import BoolArray, LongArray
@@ -66,11 +67,12 @@ class Detector(Method):
     """
 
     base = "detector"
+    domain = Domain("deTector, 5", healthy_loss=1e-4)
     paper = "deTector, 5"
     reads = "detector"
 
     def __init__(
-        self, *, hit_ratio: Share = 0.6, noise: Rate = 5e-5, significance: Share = 0.01
+        self, *, hit_ratio: Share = 0.6, noise: Rate = 2e-4, significance: Share = 0.05
     ) -> None:
         self.hit_ratio = hit_ratio
         self.noise = noise

@@ -58,7 +58,7 @@ class Kdd14(Method):
     base = "kdd14"
     reads = "probes"
 
-    def __init__(self, *, noise: Rate = 1e-3, significance: Share = 0.01) -> None:
+    def __init__(self, *, noise: Rate = 5e-4, significance: Share = 0.01) -> None:
         self.noise = noise
         self.significance = significance
 

@@ -33,6 +33,7 @@ import numpy as np
 
 from analysis.methods.base import Change, Diagnosis, Method
 from analysis.methods.constraints import NotNegative, Probability, Rate
+from analysis.methods.domain import Domain
 from analysis.solvers.coordinate_descent import EPSILON, coordinate_descent
 from analysis.solvers.incidence import Incidence
 from analysis.solvers.log_least_squares import log_least_squares
@@ -62,10 +63,12 @@ class NetBouncer(Method):
     6 fit about 24 paths a link, where a penalty of 1 means a loss of 0.02. All paths of its 27,648
     servers are 576 a link, where 1 means 0.0009, less than the paper's healthy paths lose, and 8
     lies in between. With 4 paths a link, 1 would mean 0.125, and no single lossy path could get a
-    link blamed.
+    link blamed. By default lambda therefore follows the number of paths over a link (section 6.4:
+    it balances fitting error and false discoveries): `penalty_for` has the rule.
 
     Args:
-        penalty: lambda, the weight of the regulariser; the paper's is 1.
+        penalty: lambda, the weight of the regulariser; the paper's is 1. None: by the rule.
+        scale: The factor of the rule.
         link_threshold: A link at or below this success probability is blamed (section 6.1: good
             above 0.999).
         tolerance: epsilon, the decrease of the objective at which to stop (figure 7).
@@ -91,6 +94,9 @@ class NetBouncer(Method):
 
     base = "netbouncer"
     paper = "NetBouncer, 4.4 and 5"
+    domain = Domain(
+        "NetBouncer, 6.1 to 6.3", faulty=0.1, healthy_loss=1e-3, devices=True, packets=100
+    )
     reads = "probes"
     rounds = 1
     changes = (
@@ -148,7 +154,8 @@ class NetBouncer(Method):
     def __init__(
         self,
         *,
-        penalty: NotNegative = 0.1,
+        penalty: NotNegative | None = None,
+        scale: NotNegative = 0.1,
         link_threshold: Probability = 0.999,
         tolerance: NotNegative = EPSILON,
         lucky_share: Rate = 0.0,
@@ -157,6 +164,7 @@ class NetBouncer(Method):
         model: Model = "specialised",
     ) -> None:
         self.penalty = penalty
+        self.scale = scale
         self.link_threshold = link_threshold
         self.tolerance = tolerance
         self.lucky_share = lucky_share
@@ -234,12 +242,15 @@ class NetBouncer(Method):
         present: BoolArray,
     ) -> FloatArray:
         times = sent / PATH_PROBES
+        penalty = self.penalty
+        if penalty is None:
+            penalty = penalty_for(incidence, times, self.scale)
         if self.model == "convex":
             return log_least_squares(
                 incidence,
                 np.maximum(y, LOG_FLOOR),
                 times,
-                omega=self.penalty,
+                omega=penalty,
                 tolerance=self.tolerance,
                 used=present,
             )
@@ -248,7 +259,7 @@ class NetBouncer(Method):
             y,
             sent,
             times,
-            penalty=self.penalty,
+            penalty=penalty,
             regulariser=self.model,
             tolerance=self.tolerance,
             used=present,
@@ -281,6 +292,24 @@ class NetBouncerStage(NetBouncer):
     base = "netbouncer-stage"
     paper = "Canary, IV-D"
     rounds = 5
+
+
+def penalty_for(incidence: Incidence, times: FloatArray, scale: float) -> float:
+    """Return lambda for the number n of the paper's paths over a link: ``scale * n ** 0.25``.
+
+    A healthy link shares some sqrt(n) paths with a faulty one next to it. What these lose, measured
+    in the paper's paths of `PATH_PROBES` probes, has a standard deviation of up to 0.05 times the
+    fourth root of n. The healthy link is blamed for it unless lambda / 2 is above that, so the
+    scale is 0.1 or more.
+
+    Args:
+        incidence: Paths and links.
+        times: How many of the paper's paths each path counts as, float64[n_paths].
+        scale: The factor.
+    """
+    of_link = incidence.sum_on(times)
+    crossed = of_link[of_link > 0]
+    return scale * float(np.median(crossed)) ** 0.25 if len(crossed) else scale
 
 
 def good_paths(incidence: Incidence, probes: Probes, link_threshold: float = 1.0) -> BoolArray:

@@ -77,7 +77,7 @@ def _of_parts(diagnosis: Diagnosis, parts: Parts, fabric: Fabric) -> Diagnosis:
         found.observed[links] = True
         found.classes[links] = classes
     nothing = Telemetry(fabric, "given")
-    return with_unseen(with_classes(diagnosis, found), nothing, ("segments",))
+    return with_unseen(with_classes(diagnosis, found, fabric), nothing, ("segments",))
 
 
 def _observed_links(part: Part, fabric: Fabric) -> tuple[LongArray, IntArray]:

@@ -54,9 +54,16 @@ METHODS: dict[str, Callable[..., Localizer]] = {
     "007": Vigil,
     "detector": Detector,
     "netscope": NetScope,
-    "canary+acquit": variant(Canary, "acquit", lossy_share=0.25),
+    "canary+acquit": variant(Canary, "acquit", lossy_share=0.25, own_share=0.5),
+    "flock+links": variant(Flock, "links"),
     "flock+refine+conditional+severe": variant(
-        Flock, "refine", "conditional", "severe", p_bad=0.003, link_prior=-7.0, device_factor=5.0
+        Flock,
+        "refine",
+        "conditional",
+        "severe",
+        p_bad=0.003,
+        p_good=2e-4,
+        link_prior=-7.0,
     ),
     "canary-mle": CanaryMle,
     "mle": Mle,

@@ -23,12 +23,12 @@ from analysis.evaluation.comparison import (
     degraded_seeds,
     good_seeds,
     in_short,
-    interval,
     label,
     mean_curve,
     method_names,
     origins,
 )
+from analysis.evaluation.intervals import interval
 from analysis.evaluation.report import parameters_line
 from analysis.pages.run_data import numbers
 from analysis.pages.run_page import files, settings_in_words

@@ -44,9 +44,11 @@ print(wrong)
 
 # %%
 # ``canary-mle`` stops at 0.1 % on purpose: a link that loses less is no fault by default. With
-# ``fault_rate=0.0002`` in its name it calls 0.02 % a fault, and finds what loses 0.03 %. A link
-# that loses 0.01 % is like its healthy neighbours. NetBouncer sent 100 probes over each path, which
-# is too few: of these a fault of 0.1 % takes a tenth of a packet.
+# ``fault_rate=0.0002`` in its name it calls 0.02 % a fault, and finds some links that lose 0.03 %.
+# A link that loses 0.01 % is like its healthy neighbours. Flock has one loss rate for all faulty
+# links, 3 %: what loses less than 0.5 % is more like its healthy links, which lose 0.01 %.
+# NetBouncer sent 100 probes over each path, which is too few: of these a fault of 0.1 % takes a
+# tenth of a packet.
 
 figure, axes = plt.subplots(figsize=(6, 3.2), layout="constrained")
 for method, marker in zip(METHODS, "os^vD", strict=True):

@@ -7,7 +7,7 @@ A broken forwarding entry drops *all* packets of some flows and none of the othe
 large flows, and it learns of a flow where the flow arrives. So it matters when the hole opens:
 
 * A hole that opens while its flows are metered is seen at once: the upstream meter goes on
-  counting, the downstream meter counts nothing.
+  counting, the downstream meter counts nothing. Flows that begin later are not seen.
 * A hole that is there from the start swallows its flows before any switch behind it has seen them.
   They are never selected, hence never metered.
 """

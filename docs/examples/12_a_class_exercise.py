@@ -27,7 +27,7 @@ result = run(
     noise="0",
     epochs=20,
     epoch_ms=200,
-    load=0.1,
+    load=0.12,
     methods="canary-mle",
 )
 counts = result.telemetry.segments

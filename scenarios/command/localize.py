@@ -147,14 +147,14 @@ def _in_parts(
         segments = sum(parts.each(observed_segments))
         for done, (name, method) in enumerate(makers.items()):
             progress(name, done / len(makers))
-            begin = time.perf_counter()
+            begin = time.process_time()
             if isinstance(method, Canary):
                 diagnosis = diagnose_canary(parts, method, fabric)
             elif isinstance(method, CanaryMle):
                 diagnosis = diagnose_mle(parts, method, fabric)
             else:
                 continue
-            diagnoses[name] = replace(diagnosis, seconds=time.perf_counter() - begin)
+            diagnoses[name] = replace(diagnosis, seconds=time.process_time() - begin)
     return Verdicts(numbered, {"segment": segments}, diagnoses, silent)
 
 

@@ -22,11 +22,11 @@ from analysis.evaluation.comparison import (
     degraded_seeds,
     good_seeds,
     in_short,
-    interval,
     mean_of,
     method_names,
     origins,
 )
+from analysis.evaluation.intervals import interval
 from analysis.evaluation.report import parameters_line, render
 from analysis.evaluation.sweep import sweep_tables
 from analysis.methods.registry import METHODS, REFERENCE
@@ -210,6 +210,7 @@ def comparison_figures(found: Compared) -> dict[str, Any]:
     }
     limits = {
         plain(name): {
+            "AP": _number(mean_of(chosen(found.rows, name)["average_precision"])),
             "F1 of classes": _number(mean_of(chosen(found.rows, name)["class_f1"])),
             "faulty links not observed": int(np.sum(chosen(found.rows, name)["unobserved"])),
         }

@@ -20,7 +20,7 @@ from testbed.fabric.topologies import make_fabric
 from testbed.faults.events import Event, parse_events
 from testbed.faults.plan import FaultPlan, noise_rates
 from testbed.probes.path_discovery import host_rate_limit
-from testbed.traffic.demand import Demand
+from testbed.traffic.demand import Demand, locality_share
 from testbed.traffic.flows import Traffic
 
 
@@ -116,12 +116,24 @@ def demand_of(settings: Settings) -> Demand:
         settings.line_rate_bps,
         settings.duration_s,
         settings.seed,
+        settings.flow_rates,
+        locality_share(settings.locality),
     )
 
 
+TRACED = 0.4
+"""Share of theorem 1's bound (007, section 4.1) that hosts trace by default.
+
+The bound counts the answers on the way up only, and those on the way down are as many; the rest is
+left because traffic is not spread evenly."""
+
+
 def traces_of_host(settings: Settings, fabric: Fabric) -> float:
-    """Return the traceroutes per second that each host may send on the fabric of these settings."""
-    return settings.traces_per_s or host_rate_limit(fabric, settings.icmp_per_s)
+    """Return the traceroutes per second that each host may send on the fabric of these settings.
+
+    By default it is `TRACED` of theorem 1's bound.
+    """
+    return settings.traces_per_s or TRACED * host_rate_limit(fabric, settings.answers_per_s)
 
 
 def inputs_of(
@@ -152,6 +164,6 @@ def inputs_of(
         tcp=settings.tcp,
         line_rate_bps=settings.line_rate_bps,
         probes=settings.probes,
-        icmp=IcmpLimit.of(settings.icmp_per_s),
+        icmp=IcmpLimit.of(settings.answers_per_s),
         traces_per_s=traces_of_host(settings, fabric),
     )

@@ -120,10 +120,10 @@ def end_epoch(number: int, emulation: Emulation, history: History, writer: Recor
     selector.finish_retiring()  # the last packets of these flows have left the network
     meter = minus_meter(dump, emulation.decoder.decode, emulation.segments, rules)
     packets, _ = segment_counts(meter, n)
-    flows = np.bincount(meter.segment, minlength=n)
-    selector.plan(packets, flows)
     quiet = selector.retire_quiet()
     in_force, removed = (np.bincount(each, minlength=n) for each in (rules.segment, quiet))
+    flows = in_force - removed  # those that are monitored, also where meters lost their counts
+    selector.plan(packets, flows)
     history.note_selection(packets, flows, in_force, removed)
     clear_hashpipe(emulation.controls)
     if real_time:  # a run may be interrupted

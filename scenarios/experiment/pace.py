@@ -55,7 +55,7 @@ def at_this_pace(settings: Settings, named: Collection[str], free: float | None 
     paced = {
         "load": max(round(settings.load / slow, 3), 0.001),
         "epoch_ms": min(round(settings.epoch_ms * slow), LONGEST_EPOCH_MS),
-        "icmp_per_s": max(round(settings.icmp_per_s / slow, 3), 0.1),
+        "icmp_per_s": max(round(settings.answers_per_s / slow, 3), 0.1),
     }
     changes = {name: value for name, value in paced.items() if name not in named}
     if slow == 1 or not changes:

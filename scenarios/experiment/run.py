@@ -21,6 +21,7 @@ from analysis.evaluation.budgets import measured
 from analysis.evaluation.metrics import lossy_links
 from analysis.evaluation.report import diagnosis_columns, figures, run_methods
 from analysis.methods.base import Diagnosis
+from analysis.methods.domain import World
 from analysis.methods.registry import METHODS, BuiltMethod, find_methods
 from analysis.telemetry.observations import read_telemetry
 from analysis.telemetry.telemetry import MissingTelemetry, SegmentCounts
@@ -36,7 +37,7 @@ from scenarios.process.signals import signals_blocked
 from testbed.dataplane import source_digests
 from testbed.fabric.names import command, some_of
 from testbed.fabric.packet_fabric import PacketFabric
-from testbed.faults.plan import FaultPlan
+from testbed.faults.plan import FaultPlan, noise_range
 from testbed.probes.without_packets import write_run
 from testbed.record.documents import Metered, Summary
 from testbed.record.files import free_buffers
@@ -286,6 +287,12 @@ def _diagnose(
     use, links = measured(run, telemetry), run.table("links")
     truth, lost = np.flatnonzero(links["faulty"]), _lossy(run, links)
     unmet = _unmet(run, links)
+    world = World(
+        links=telemetry.topology.n_links,
+        faulty=len(truth),
+        healthy_loss=noise_range(str(config["noise"]))[1] if "noise" in config else None,
+        devices=len(failed_devices(run)),
+    )
     summary: Summary = {
         "scenario": config["scenario"],
         "k": config["k"],
@@ -302,7 +309,7 @@ def _diagnose(
         "epochs": network["epochs"],
         "missing": missing + _said_of_unmet([links["name"][link] for link in unmet]),
         "measured": {name: part for name, part in use.items()},
-        "methods": figures(diagnoses, methods, telemetry, truth, lost, use, unmet),
+        "methods": figures(diagnoses, methods, telemetry, truth, lost, use, unmet, world),
     }
     if lost is not None:
         summary["lost_links"] = [links["name"][link] for link in lost]

@@ -24,11 +24,25 @@ from testbed.faults.events import parse_events
 from testbed.faults.plan import noise_range
 from testbed.record.documents import EPOCHS, TELEMETRY
 from testbed.record.messages import first_problem
+from testbed.traffic.demand import PACKETS_AN_EPOCH, flow_rates, locality_share
+from testbed.traffic.generator import FAST_FLOWS
 
 Backend = Literal["virtual", "flow", "softswitch", "bmv2"]
 Injector = Literal["auto", "p4", "netem", "nft"]
 
 LINE_RATE: dict[Backend, float] = {"virtual": 1e9, "flow": 1e9, "softswitch": 10e6, "bmv2": 2e6}
+ANSWERS_PER_PORT: dict[Backend, float] = {
+    "virtual": 25.0,
+    "flow": 25.0,
+    "softswitch": 2.5,
+    "bmv2": 0.5,
+}
+"""007's T_max for each port of a switch, by default: its 100 for a switch with 4 ports.
+
+It is proportional to the line rate, so that each packet has the same budget, and to the ports,
+because theorem 1 shares T_max among the k / 2 ToRs of a pod: with a fixed T_max hosts could trace
+a twelfth as many connections with k=48 as with k=4, of equally many that lose packets."""
+
 REAL_TIME = ("softswitch", "bmv2")
 
 
@@ -88,15 +102,16 @@ class Settings:
         int,
         Field(ge=1, le=EPOCHS, description="measurement epochs"),
         Extra(on={"softswitch": 8, "bmv2": 8}),
-    ] = 10
-    # Ten epochs of one second give every method enough measurements: 007's budgets are per second,
-    # and in one second it traces a third of the connections that lose packets. Real switches are
-    # slower than virtual time; with slower traffic, longer epochs hold as many packets.
+    ] = 5
+    # 007's budgets are per second: in ten seconds it traces the connections that lose packets.
+    # In two seconds of the default load a segment of a fat-tree with k=8 carries 2,200 packets,
+    # enough for ALPHA where meters lose a quarter to collisions. Real switches are slower than
+    # virtual time; with slower traffic, longer epochs hold as many packets.
     epoch_ms: Annotated[
         int,
         Field(ge=20, le=60_000, description="length of an epoch, in virtual or real time"),
         Extra("ms", {"softswitch": 7000, "bmv2": 16_000}),
-    ] = 1000
+    ] = 2000
     # With more than a tenth, less than half of an epoch is left to read meters and install rules.
     skew: Annotated[
         float,
@@ -115,7 +130,7 @@ class Settings:
             "`FLOWS.csv` (`src,dst,bytes,start`); "
             "or `FILE.pcap[ng][.gz]`, with `:fit` to squeeze its timing into the run"
         ),
-    ] = "hadoop"
+    ] = "websearch"
     tcp: Annotated[
         float,
         Field(
@@ -137,6 +152,23 @@ class Settings:
         ),
         Extra(on={"softswitch": 0.6, "bmv2": 0.6}),
     ] = 0.06
+    flow_rate: Annotated[
+        str,
+        Field(
+            coerce_numbers_to_str=True,
+            description="rate of a flow as a share of the line rate: `0.001`, or `0.001..0.004` to "
+            f"draw one for each; `auto`: {PACKETS_AN_EPOCH} packets an epoch, and with a list of "
+            f"flows `{FAST_FLOWS[0]:g}..{FAST_FLOWS[1]:g}`",
+        ),
+    ] = "auto"
+    locality: Annotated[
+        str,
+        Field(
+            coerce_numbers_to_str=True,
+            description="share of the traffic between racks that stays in its pod; `uniform`: each "
+            "other rack gets as much, so 1/7 stays with `K=4` and 3/31 with `K=8`",
+        ),
+    ] = "uniform"
     monitors: Annotated[
         str,
         Field(
@@ -168,25 +200,24 @@ class Settings:
             "(its section 6.1); deTector's plan has as many in all",
         ),
     ] = 100
-    # Proportional to the hosts' packets per second, so that each packet has the same budget.
     icmp_per_s: Annotated[
         float,
         Field(
-            ge=0.1,
+            ge=0,
             le=10_000,
             description="ICMP messages a second that a switch answers traceroutes with (007's "
-            "T_max, section 4.1); smaller where hosts send more slowly, so that it is the same "
-            "budget for each packet",
+            "T_max, section 4.1); 0: "
+            + ", ".join(f"{each:g} on `{name}`" for name, each in ANSWERS_PER_PORT.items())
+            + " for each of its `K` ports",
         ),
-        Extra(on={"softswitch": 10.0, "bmv2": 2.0}),
-    ] = 100.0
+    ] = 0.0
     traces_per_s: Annotated[
         float,
         Field(
             ge=0,
             le=10_000,
-            description="traceroutes a second that a host sends (007's C_t); 0: as many as its "
-            "theorem 1 allows for `ICMP_PER_S`",
+            description="traceroutes a second that a host sends (007's C_t); 0: 0.4 of what its "
+            "theorem 1 allows for `ICMP_PER_S`, as switches on the way down answer, too",
         ),
     ] = 0.0
     noise: Annotated[
@@ -239,6 +270,8 @@ class Settings:
     def _fit_together(self) -> Settings:
         """Check that the settings fit each other."""
         noise_range(self.noise)  # raises an error, as do the calls below
+        self.flow_rates  # noqa: B018
+        locality_share(self.locality)
         if self.injector != "auto" and self.backend == "flow":
             raise SettingsError(f"INJECTOR={self.injector} needs packets: leave it out")
         if self.injector in ("netem", "nft") and self.backend == "virtual":
@@ -272,6 +305,16 @@ class Settings:
         return LINE_RATE[self.backend]
 
     @property
+    def answers_per_s(self) -> float:
+        """Return the ICMP messages a second that a switch answers traceroutes with."""
+        return self.icmp_per_s or ANSWERS_PER_PORT[self.backend] * self.k
+
+    @property
+    def flow_rates(self) -> tuple[float, float]:
+        """Return the lowest and the highest rate of a flow, as shares of the line rate."""
+        return flow_rates(self.flow_rate, self.traffic, self.epoch_ms / 1000, self.line_rate_bps)
+
+    @property
     def real_time(self) -> bool:
         """Return True if the backend runs in real time."""
         return self.backend in REAL_TIME
@@ -284,9 +327,11 @@ class Settings:
         if self.topology != "fat-tree":
             found["k"] = f"with TOPOLOGY={self.topology}"
         if ".cap" in self.traffic.lower() or ".pcap" in self.traffic.lower():
-            found["load"] = f"with a capture, TRAFFIC={self.traffic}"
+            for name in ("load", "flow_rate", "locality"):
+                found[name] = f"with a capture, TRAFFIC={self.traffic}"
         if self.traffic.lower().endswith(".csv"):
-            found["load"] = f"with a list of flows, TRAFFIC={self.traffic}"
+            for name in ("load", "locality"):
+                found[name] = f"with a list of flows, TRAFFIC={self.traffic}"
         if self.backend == "flow":
             found["skew"] = "with BACKEND=flow"
         if not (self.alpha or self.beta):  # no flow is ever selected

@@ -145,7 +145,6 @@ def set_up(
             backend.network,
             traffic,
             sources.data,
-            epochs.length_ns,
             inputs.traces_per_s,
         ),
         transfers=transfers,

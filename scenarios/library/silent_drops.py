@@ -15,6 +15,7 @@ FLOCK = {
     "noise": "0..0.0001",
     "traffic": "pareto",
     "load": 0.6,
+    "flow_rate": "0.02..0.08",
     "epochs": 1,
     "telemetry": "A1+A2+P",
 }

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from analysis.evaluation.comparison import Interval, interval
+from analysis.evaluation.intervals import Interval, bootstrap_interval
 from scenarios.papers.experiment import Experiment, Printed, Reason
 
 Verdict = Literal["agrees", "explained", "not explained", "cannot be compared"]
@@ -62,7 +62,7 @@ def _interval(values: Sequence[float]) -> Interval:
     """Return the mean with its 95 % interval; equal values have an interval of width 0."""
     if len(set(values)) == 1:
         return Interval(values[0], values[0], values[0])
-    return interval(values)
+    return bootstrap_interval(values)
 
 
 def verdicts(experiment: Experiment, ours: Ours) -> list[Line]:

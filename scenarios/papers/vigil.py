@@ -21,7 +21,7 @@ from testbed.fabric.ecmp_probabilities import EcmpProbabilities
 EPOCHS = 3
 AS_PRINTED, PROGRAM = "007, algorithm 1 as printed", "integer program"
 METHODS: Mapping[str, Localizer] = {
-    "007": Vigil(),
+    "007": Vigil(threshold=0.01),
     AS_PRINTED: Vigil(threshold=0.01, chance=np.inf, false_alarm=np.inf),
     PROGRAM: IntegerProgram(time_limit=20.0),
     "greedy": MaxCoverage(),
@@ -178,7 +178,7 @@ def one_failure(draw: int, n: int) -> list[Row]:
             tally[epoch.failed] = 0
             first.append(bad > tally.max())
             gaps.append(bad - tally.max())
-            ours += len(decide(Vigil(), epoch.telemetry).flagged)
+            ours += len(decide(Vigil(threshold=0.01), epoch.telemetry).flagged)
             theirs += len(decide(IntegerProgram(), epoch.telemetry).flagged)
         rows.append(Row(TOP, "007", label(rate), draw, 100 * float(np.mean(first))))
         rows.append(Row(GAP, "007", label(rate), draw, float(np.mean(gaps))))
@@ -195,7 +195,7 @@ def two_failures(draw: int, n: int) -> list[Row]:
     for causes, low in zip(right.values(), (0.001, 0.0005), strict=True):
         setting = Setting(2, (low, low), (0.002, 0.002), pods=1, kind=DOWN)
         for epoch in epochs(draw, n, setting):
-            cause = decide(Vigil(), epoch.telemetry).connection_cause
+            cause = decide(Vigil(threshold=0.01), epoch.telemetry).connection_cause
             assert cause is not None
             own = np.isin(epoch.cause, epoch.failed) & (cause >= 0)
             causes += (cause == epoch.cause)[own].tolist()

@@ -2,8 +2,9 @@
 """007's path discovery without packets: which connections are traced, and how far the traces get.
 
 It does what `testbed.probes.path_discovery` does with packets: a host traces its connections that
-lost packets, C_t a second, and a switch answers T_max a second. A trace has a packet for each hop.
-The packet and its answer, which returns the same way, are lost with the loss rates of the links.
+lost packets, C_t a second, one after another, and a switch answers T_max a second. A trace has a
+packet for each hop. The packet and its answer, which returns the same way, are lost with the loss
+rates of the links.
 """
 
 from __future__ import annotations
@@ -17,10 +18,8 @@ from testbed.arrays import FloatArray, IntArray
 from testbed.dataplane.adapted import IcmpLimit
 from testbed.fabric.ecmp import Ecmp
 from testbed.fabric.paths import Paths
-from testbed.kernels import Kernels
 from testbed.probes.path_discovery import MAX_HOPS
-
-_KERNELS = Kernels.beside(__file__, "probes.c")
+from testbed.traffic.generator import serialise
 
 
 @dataclass(frozen=True)
@@ -49,9 +48,11 @@ def trace(
     loss: FloatArray,
     host: IntArray,
     time_s: FloatArray,
+    end_s: FloatArray,
     paths: Paths,
     lost: npt.NDArray[np.int64],
     epoch_s: float,
+    until_s: float,
     per_s: float,
     icmp: IcmpLimit,
     rng: np.random.Generator,
@@ -64,28 +65,25 @@ def trace(
     Args:
         ecmp: The equal-cost paths of the fabric.
         loss: The loss rates in each epoch, float64[1 or E, n_links].
-        host, time_s, paths, lost: The sender of each flow, when it sends (s), its path, and the
-            packets that it lost, [F] each.
-        epoch_s: The length of an epoch in seconds; a host may be ahead of C_t by that time.
+        host, time_s, end_s, paths, lost: The sender of each flow, when it begins and ends to send
+            (s), its path, and the packets that it lost, [F] each.
+        epoch_s, until_s: The length of an epoch, and the end of the run, in seconds.
         per_s: C_t, the number of traceroutes that each host may send in a second.
         icmp: The limit of ICMP messages of a switch.
         rng: Draws which packets and answers are lost.
     """
     candidates = np.flatnonzero((lost > 0) & (paths.length > 0))
-    candidates = candidates[np.argsort(time_s[candidates], kind="stable")]
-    allowed = np.zeros(len(candidates), np.bool_)
-    spent = np.zeros(ecmp.fabric.n_hosts, np.int64)
-    _KERNELS.apply_budget(
-        host=host[candidates],
-        time_s=time_s[candidates],
-        limit=per_s,
-        epoch_s=epoch_s,
-        spent=spent,
-        allowed=allowed,
-    )
-    flow = candidates[allowed]
+    # the first of n losses, each at any time of the flow; a host's traces wait for one another
+    span = end_s[candidates] - time_s[candidates]
+    first = 1 - rng.random(len(candidates)) ** (1 / lost[candidates])
+    noticed_ns = ((time_s[candidates] + span * first) * 1e9).astype(np.int64)
+    each_ns = np.full(len(candidates), round(1e9 / per_s))
+    start_s = serialise(host[candidates].astype(np.int32), noticed_ns, each_ns) / 1e9
+    in_time = np.flatnonzero(start_s < until_s)
+    in_time = in_time[np.argsort(start_s[in_time], kind="stable")]
+    flow, start_s = candidates[in_time], start_s[in_time]
     links = paths.take(flow).padded()
-    answered, answers, refused = _answers(ecmp, loss, links, time_s[flow], epoch_s, icmp, rng)
+    answered, answers, refused = _answers(ecmp, loss, links, start_s, epoch_s, icmp, rng)
     found = _found(ecmp, links, answered)
     order = np.argsort(flow)
     kept = np.where(np.arange(links.shape[1]) < found[:, None], links, -1)[order]

@@ -4,9 +4,10 @@
 An agent notices a loss when the connection retransmits. The hosts' kernels report that for real
 connections (`testbed.traffic.retransmissions`). Flows of given packets do not retransmit; for them
 a loss is a packet that has not arrived after the longest time that any packet takes. The agent
-then sends one traceroute with the connection's own 5-tuple, at most once an epoch and connection
-and C_t times a second and host. The switches' data plane answers, at no more than T_max messages a
-second (section 4.1). The settings ``TRACES_PER_S`` and ``ICMP_PER_S`` are these two limits.
+then sends one traceroute with the connection's own 5-tuple, at most once in 30 s (007's epoch,
+which is not Canary's) and C_t times a second and host; other connections wait. The switches' data
+plane answers, at no more than T_max messages a second (section 4.1). The settings ``TRACES_PER_S``
+and ``ICMP_PER_S`` are these two limits.
 """
 
 from __future__ import annotations
@@ -34,20 +35,22 @@ from testbed.traffic.packets import (
     put,
 )
 
+EPOCH_NS = 30_000_000_000
+"""An epoch of 007, in which a connection is traced at most once."""
+
 
 @dataclass
 class PathDiscovery:
     """All hosts' agents, as arrays over the flows of a run.
 
     ``traffic_source`` is the network's number of the data traffic and ``source`` the traceroutes';
-    the network sets TTL and IP ID of each frame. ``per_s`` is C_t, and a host may be one epoch
-    ahead of it.
+    the network sets TTL and IP ID of each frame. ``per_s`` is C_t; what a host does
+    not use between two polls expires, as more at once would meet the limits of the switches.
     """
 
     network: Network
     traffic: Traffic
     traffic_source: int
-    epoch_ns: int
     per_s: float
     source: int = -1
     packets: int = 0
@@ -57,6 +60,7 @@ class PathDiscovery:
     _sent_before: npt.NDArray[np.integer] = field(init=False)
     _traced_epoch: npt.NDArray[np.int64] = field(init=False)
     _spent: npt.NDArray[np.int64] = field(init=False)
+    _waiting: npt.NDArray[np.int64] = field(init=False)
 
     def __post_init__(self) -> None:
         flows = self.traffic.n_flows
@@ -68,6 +72,7 @@ class PathDiscovery:
         self._sent_before = np.zeros(flows, np.int64)
         self._traced_epoch = np.full(flows, -1, np.int64)
         self._spent = np.zeros(self.network.topology.n_hosts, np.int64)
+        self._waiting = np.empty(0, np.int64)
         self.source = self.network.add_source(self._frames(np.empty(0, np.int64), 0))
 
     def poll(self, now_ns: int, retransmitted: npt.NDArray[np.int64] | None = None) -> None:
@@ -87,10 +92,11 @@ class PathDiscovery:
         self._known[behind] = np.maximum(self._known[behind], lost)
         if retransmitted is not None:
             to_trace = np.union1d(to_trace, retransmitted)
-        to_trace = to_trace[self._traced_epoch[to_trace] < now_ns // self.epoch_ns]
-        chosen = self._within_budget(to_trace, now_ns)
+        to_trace = to_trace[self._traced_epoch[to_trace] < now_ns // EPOCH_NS]
+        to_trace = to_trace[~np.isin(to_trace, self._waiting)]
+        chosen = self._within_budget(np.concatenate((self._waiting, to_trace)), now_ns)
         if len(chosen):
-            self._traced_epoch[chosen] = now_ns // self.epoch_ns
+            self._traced_epoch[chosen] = now_ns // EPOCH_NS
             self.packets += len(chosen) * MAX_HOPS
             self.network.feed(self.source, self._frames(chosen, now_ns))
 
@@ -100,14 +106,19 @@ class PathDiscovery:
         return self._traced_epoch >= 0
 
     def _within_budget(self, flows: npt.NDArray[np.int64], now_ns: int) -> npt.NDArray[np.int64]:
-        """Return the first flows of each host that its budget C_t allows to trace by now."""
-        budget = np.int64(self.per_s * (now_ns + self.epoch_ns) / 1e9) - self._spent
+        """Return the first flows of each host that its budget C_t allows to trace by now.
+
+        The others wait."""
+        granted = int(self.per_s * now_ns / 1e9) + 1
+        budget = granted - self._spent
         host = self.traffic.src_host[flows]
         order = np.argsort(host, kind="stable")
         flows, host = flows[order], host[order]
         first = np.searchsorted(host, host, side="left")
         chosen = np.arange(len(host)) - first < budget[host]
         np.add.at(self._spent, host[chosen], 1)
+        self._spent = np.maximum(self._spent, granted - 1)  # what is not used by now expires
+        self._waiting = flows[~chosen]
         return np.sort(flows[chosen])
 
     def _frames(self, flows: npt.NDArray[np.int64], now_ns: int) -> Source:

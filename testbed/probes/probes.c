@@ -72,14 +72,3 @@ KERNEL int64_t span(const MeetingClimbs *climbs, int64_t n_climbs, int32_t order
     }
     return n;
 }
-
-/* Mark the flows, given in order of time, that their host's budget allows to trace: by a time t a
- * host may have traced at most C_t (t + epoch) flows (007, section 4.2). */
-KERNEL void apply_budget(int64_t n, const int32_t host[n], const double time_s[n], double limit,
-                         double epoch_s, int64_t *spent, bool allowed[n]) {
-    for (int64_t i = 0; i < n; i++)
-        if (spent[host[i]] < (int64_t)(limit * (time_s[i] + epoch_s))) {
-            spent[host[i]]++;
-            allowed[i] = true;
-        }
-}

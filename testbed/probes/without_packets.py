@@ -195,15 +195,17 @@ def simulate(
     with ThreadPoolExecutor(1) as pool:
         planning = pool.submit(standard_matrix, fabric)  # takes as long as all other steps
         progress("flows", 0.1)
-        host, start_s, records, carried = _send_flows(ecmp, loss, inputs)
+        host, (start_s, end_s), records, carried = _send_flows(ecmp, loss, inputs)
         traces = trace(
             ecmp,
             loss,
             host,
             start_s,
+            end_s,
             records.paths,
             records.lost,
             epoch_s,
+            inputs.duration_s,
             inputs.traces_per_s,
             inputs.icmp,
             _rng(seed, 4),
@@ -355,9 +357,10 @@ def _rng(seed: int, part: int) -> np.random.Generator:
 
 def _send_flows(
     ecmp: Ecmp, loss: FloatArray, inputs: FlowInputs
-) -> tuple[npt.NDArray[np.int32], FloatArray, FlowRecords, Carried]:
-    """Return the sending hosts, int32[F], the start times in seconds, float64[F], the flow records,
-    and the packets on each link. Flows are cut at the end of the run."""
+) -> tuple[npt.NDArray[np.int32], tuple[FloatArray, FloatArray], FlowRecords, Carried]:
+    """Return the sending hosts, int32[F], the times in seconds when flows begin and end to send,
+    float64[F] each, the flow records, and the packets on each link. Flows are cut at the end of the
+    run."""
     duration_s, seed = inputs.duration_s, inputs.seed
     flows = inputs.process.draw(duration_s, _rng(seed, 1), inputs.flows)
     fitting = np.ceil((duration_s - flows.start_s) * flows.rate_bps / 8 / PAYLOAD)
@@ -366,7 +369,9 @@ def _send_flows(
     paths = ecmp.draw(src, dst, _rng(seed, 2))
     epoch = (flows.start_s * 1000 / inputs.epoch_ms).astype(np.int32)
     carried = send(loss, paths, sent, _rng(seed, 3), epoch=epoch)
-    return flows.src, flows.start_s, FlowRecords(src, dst, sent, carried.lost, paths), carried
+    end_s = np.minimum(flows.start_s + sent * 8 * PAYLOAD / flows.rate_bps, duration_s)
+    times = flows.start_s, end_s
+    return flows.src, times, FlowRecords(src, dst, sent, carried.lost, paths), carried
 
 
 def _meter(

@@ -236,6 +236,9 @@ class Score(TypedDict):
             _share("F1 of classes of indistinguishable links; found if one of them is faulty"),
         ]
     ]
+    best_f1: NotRequired[
+        Annotated[float | None, _share("F1 at the best cut of the method's own ranking")]
+    ]
     classes: NotRequired[Annotated[int, _number("classes of links that are blamed", "classes")]]
     true_positives: Annotated[int, _number("faulty and blamed", "links")]
     false_positives: Annotated[int, _number("blamed and healthy", "links")]
@@ -274,7 +277,7 @@ class Method(TypedDict):
     lost: NotRequired[
         Annotated[Scores, _field("on real packets: against the links that really lost packets")]
     ]
-    seconds: Annotated[Seconds, _field("time of the diagnosis", "s")]
+    seconds: Annotated[Seconds, _field("processor time of the diagnosis", "s")]
     telemetry_bytes: Annotated[float, _number("size of the telemetry that it read", "bytes")]
     probe_packets: Annotated[int, _packets("sent for its measurements")]
     measurements: NotRequired[Annotated[list[str], _field("the measurements that it read")]]

@@ -18,10 +18,26 @@ from testbed.traffic.capture import BEYOND
 from testbed.traffic.distributions import WORKLOADS
 from testbed.traffic.flow_list import FlowList, read_flow_list
 from testbed.traffic.flows import Traffic
-from testbed.traffic.generator import FlowProcess, Pattern, TrafficError, flow_process, generate
+from testbed.traffic.generator import (
+    FAST_FLOWS,
+    WIRE_BITS,
+    FlowProcess,
+    Pattern,
+    TrafficError,
+    flow_process,
+    generate,
+)
 from testbed.traffic.replay import Account, replay
 
 log = logging.getLogger(__name__)
+
+PACKETS_AN_EPOCH = 65
+"""Full packets that a flow sends in an epoch, if FLOW_RATE is not given.
+
+With fewer, a flow is not large (ETA); with more, a segment of a fat-tree with k=8 has fewer flows
+than BETA at the default LOAD."""
+
+SLOWEST = 0.0001
 
 _CAPTURES = (".pcap", ".pcapng", ".cap", ".pcap.gz", ".pcapng.gz", ".cap.gz")
 
@@ -36,6 +52,9 @@ class Demand:
         line_rate_bps: Rate of the hosts' links in bits per second.
         duration_s: Length of the run in seconds.
         seed: Seed of the random draw of flows.
+        flow_rate: The lowest and the highest rate of a flow, as shares of ``line_rate_bps``.
+        locality: The share of the traffic that goes to other racks of the sender's pod; None if it
+            goes to all other racks alike. For workloads only.
     """
 
     traffic: str
@@ -43,6 +62,64 @@ class Demand:
     line_rate_bps: float
     duration_s: float
     seed: int
+    flow_rate: tuple[float, float] = FAST_FLOWS
+    locality: float | None = None
+
+
+def flow_rates(
+    text: str, traffic: str, epoch_s: float, line_rate_bps: float
+) -> tuple[float, float]:
+    """Return the lowest and the highest rate of a flow that the setting FLOW_RATE describes, as
+    shares of the line rate.
+
+    ``auto`` is the rate of `PACKETS_AN_EPOCH`, but at most the highest of `FAST_FLOWS`; for a list
+    of flows it is `FAST_FLOWS`.
+
+    Args:
+        text: The setting.
+        traffic: The setting TRAFFIC.
+        epoch_s: The length of an epoch in seconds.
+        line_rate_bps: The rate of the hosts' links in bits per second.
+
+    Raises:
+        TrafficError: It is neither ``auto``, nor a rate, nor a range of rates (one line).
+    """
+    if text == "auto":
+        if flow_file(traffic) is not None:
+            return FAST_FLOWS
+        rate = min(PACKETS_AN_EPOCH * WIRE_BITS / epoch_s / line_rate_bps, FAST_FLOWS[1])
+        return rate, rate
+    low, dots, high = text.partition("..")
+    try:
+        rates = float(low), float(high if dots else low)
+    except ValueError:
+        raise TrafficError(
+            f"FLOW_RATE={text} is not a share of the line rate: use auto, 0.001, or 0.001..0.004 "
+            "to draw a rate for each flow"
+        ) from None
+    if not SLOWEST <= rates[0] <= rates[1] <= 1:
+        raise TrafficError(
+            f"FLOW_RATE={text} is out of range: use {SLOWEST:g} to 1, the lower rate first"
+        )
+    return rates
+
+
+def locality_share(text: str) -> float | None:
+    """Return the share of the traffic that stays in its pod, as the setting LOCALITY describes it;
+    None for ``uniform``.
+
+    Raises:
+        TrafficError: It is neither ``uniform`` nor a share (one line).
+    """
+    if text == "uniform":
+        return None
+    try:
+        share = float(text)
+    except ValueError:
+        share = -1.0
+    if not 0 <= share <= 1:
+        raise TrafficError(f"LOCALITY={text} is unknown: use uniform, or a share from 0 to 1")
+    return share
 
 
 def capture_file(traffic: str) -> Path | None:
@@ -88,7 +165,16 @@ def arrivals(demand: Demand, fabric: Fabric, rng: np.random.Generator) -> FlowPr
     if named is None:
         return None
     kind, pattern = named
-    return flow_process(fabric, kind, demand.load, rng, pattern, demand.line_rate_bps)
+    return flow_process(
+        fabric,
+        kind,
+        demand.load,
+        rng,
+        pattern,
+        demand.line_rate_bps,
+        demand.flow_rate,
+        demand.locality,
+    )
 
 
 def arrivals_without_packets(demand: Demand, fabric: Fabric) -> FlowProcess:
@@ -143,7 +229,14 @@ def make_traffic(
         return traffic, account
     path = flow_file(demand.traffic)
     if path is not None:
-        flows = read_flow_list(path, topology, demand.duration_s, demand.seed, demand.line_rate_bps)
+        flows = read_flow_list(
+            path,
+            topology,
+            demand.duration_s,
+            demand.seed,
+            demand.line_rate_bps,
+            demand.flow_rate,
+        )
         _warn_of_what_is_not_sent(demand, flows)
         return flows.traffic, None
     named = workload(demand.traffic)
@@ -162,6 +255,8 @@ def make_traffic(
         demand.seed,
         pattern,
         demand.line_rate_bps,
+        demand.flow_rate,
+        demand.locality,
     )
     return traffic, None
 

@@ -20,7 +20,7 @@ from testbed.errors import UserError
 from testbed.fabric.packet_fabric import PacketFabric
 from testbed.record.messages import first_line, shown, why
 from testbed.traffic.flows import Traffic
-from testbed.traffic.generator import FlowArrivals, flow_rates, send
+from testbed.traffic.generator import FlowArrivals, payload_rates, send
 
 COLUMNS = ("src", "dst", "bytes", "start")
 _TYPES = pa.string(), pa.string(), pa.float64(), pa.float64()
@@ -51,7 +51,12 @@ class FlowList:
 
 
 def read_flow_list(
-    path: Path, topology: PacketFabric, duration_s: float, seed: int, host_rate_bps: float
+    path: Path,
+    topology: PacketFabric,
+    duration_s: float,
+    seed: int,
+    host_rate_bps: float,
+    flow_rate: tuple[float, float],
 ) -> FlowList:
     """Read a list of flows and cut them into packets in the same way as generated flows.
 
@@ -61,6 +66,7 @@ def read_flow_list(
         duration_s: Length of the run in seconds; flows are cut there.
         seed: Draws ports, protocols and the rate of each flow.
         host_rate_bps: Line rate of the hosts' links in bits a second.
+        flow_rate: The lowest and the highest rate of a flow, as shares of the line rate.
 
     Raises:
         FlowListError: The file is unreadable, or a row makes no sense.
@@ -80,7 +86,7 @@ def read_flow_list(
         )
     kept = kept[np.argsort(start[kept], kind="stable")]
     rng = np.random.default_rng([seed, 0xF10E5])
-    low, high = flow_rates(host_rate_bps)
+    low, high = payload_rates(flow_rate, host_rate_bps)
     rate = low * (high / low) ** rng.random(len(kept))
     flows = FlowArrivals(
         src[kept].astype(np.int32), dst[kept].astype(np.int32), start[kept], payload[kept], rate

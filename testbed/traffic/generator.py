@@ -5,7 +5,7 @@ Every host sends ``load`` of its line rate on average from time 0 on: flows arri
 process, and those that arrived before the run and still have bytes to send are drawn from the
 process's stationary distribution (the size a random byte sees, a uniform share of it left).
 
-A flow of some tens of Mb/s leaves as trains of 16 to 44 back-to-back full frames, as segmentation
+A flow sends at its own rate, in trains of 16 to 30 back-to-back full frames, as segmentation
 offload makes them. The trains of a host are serialised by its NIC, so its frames never overlap.
 
 Cost: 0.2 us a packet, when it is sent; 16 bytes a train, and about 100 while all are made.
@@ -33,8 +33,10 @@ Pattern = Literal["uniform", "skewed"]
 PAYLOAD = 1460  # bytes of a full frame
 _HEADERS = MAX_FRAME - PAYLOAD
 _WIRE_EXTRA = 24  # preamble, FCS and inter-frame gap
-_TRAIN_FRAMES = (16, 44)  # 44 * 1460 is the 64 KB that TSO takes
-_FLOW_RATE = (0.02, 0.08)  # of the line rate, log-uniform: 20 to 80 Mb/s at 1 Gb/s
+WIRE_BITS = 8 * (MAX_FRAME + _WIRE_EXTRA)  # of a full frame
+# TSO takes 64 KB, which is 44 frames; with less, a flow of `PACKETS_AN_EPOCH` sends in each epoch
+_TRAIN_FRAMES = (16, 30)
+FAST_FLOWS = (0.02, 0.08)  # rates of flows as shares of the line rate: 20 to 80 Mb/s at 1 Gb/s
 _UDP_SHARE = 0.05
 _SERVICE_PORTS = np.array([80, 443, 2049, 3306, 6379, 8080, 9092, 11211, 50010], np.uint16)
 _HOT_RACKS = 0.05
@@ -79,6 +81,8 @@ class FlowProcess:
         arrivals: The number of new flows a second.
         rate_bps: The least and the greatest payload rate of a flow (log-uniform), bits a second.
         hot: The racks that exchange half of the traffic, int64[]; empty if there are none.
+        locality: The share of the other traffic that goes to racks of the sender's pod; None if it
+            goes to all other racks alike.
     """
 
     topology: Fabric
@@ -86,12 +90,14 @@ class FlowProcess:
     arrivals: float
     rate_bps: tuple[float, float]
     hot: npt.NDArray[np.int64]
+    locality: float | None = None
 
     @property
     def mean_duration_s(self) -> float:
         """Return the mean duration of a flow in seconds, 8 E[size] E[1/rate]."""
         low, high = self.rate_bps
-        return 8 * self.sizes.mean * (1 / low - 1 / high) / np.log(high / low)
+        mean_of_inverse = (1 / low - 1 / high) / np.log(high / low) if high > low else 1 / low
+        return float(8 * self.sizes.mean * mean_of_inverse)
 
     def rates(self, n: int, rng: np.random.Generator) -> npt.NDArray[np.float64]:
         """Return random rates of ``n`` arriving flows in bits a second, float64[n]."""
@@ -125,7 +131,7 @@ class FlowProcess:
         payload = self.sizes.quantile(rng.random(new))
         old = rng.poisson(arrivals * self.mean_duration_s)
         old_rate, left = self.ongoing(old, rng)
-        src, dst = _end_points(self.topology, new + old, self.hot, rng)
+        src, dst = _end_points(self, new + old, rng)
         return FlowArrivals(
             src,
             dst,
@@ -137,8 +143,14 @@ class FlowProcess:
     def pair_share(self) -> npt.NDArray[np.float64]:
         """Return the share of flows from each ToR to each ToR, float64[n_tors, n_tors], sum 1."""
         n, hot = self.topology.n_tors, self.hot
-        share = np.full((n, n), (1 - _HOT_TRAFFIC * bool(len(hot))) / (n * (n - 1)))
+        share = np.full((n, n), 1 / (n * (n - 1)))
+        if self.locality is not None:
+            pods = _Pods.of(self.topology, self.locality)
+            pod = pods.pod
+            near, far = (each[pod] / n for each in pods.share_of_each_rack())
+            share = np.where(pod[:, None] == pod, near[:, None], far[:, None])
         if len(hot):
+            share *= 1 - _HOT_TRAFFIC
             share[np.ix_(hot, hot)] += _HOT_TRAFFIC / (len(hot) * (len(hot) - 1))
         np.fill_diagonal(share, 0.0)
         return share
@@ -152,6 +164,8 @@ def generate(
     seed: int,
     pattern: Pattern = "uniform",
     host_rate_bps: float = 1e9,
+    flow_rate: tuple[float, float] = FAST_FLOWS,
+    locality: float | None = None,
 ) -> Traffic:
     """Generate the packets of a run.
 
@@ -164,6 +178,9 @@ def generate(
         pattern: ``uniform`` over hosts of other racks, or ``skewed``: 50 % of the traffic is among
             5 % of the racks (at least two), as in Flock's section 6.3.
         host_rate_bps: Line rate of the hosts' links.
+        flow_rate: The lowest and the highest rate of a flow, as shares of the line rate.
+        locality: The share of the traffic, but for that of hot racks, which goes to other racks of
+            the sender's pod. Without, it goes to all other racks alike.
 
     Raises:
         TrafficError: An argument is out of range, or skewed traffic exceeds the hot hosts' links.
@@ -173,7 +190,9 @@ def generate(
             f"a run of {duration_s:g} s is out of range: use more than 0 s, under 1 h"
         )
     rng = np.random.default_rng([seed, 0x7AF1C])
-    process = flow_process(topology, workload, load, rng, pattern, host_rate_bps)
+    process = flow_process(
+        topology, workload, load, rng, pattern, host_rate_bps, flow_rate, locality
+    )
     return send(process.draw(duration_s, rng), duration_s, host_rate_bps, rng)
 
 
@@ -184,6 +203,8 @@ def flow_process(
     rng: np.random.Generator,
     pattern: Pattern = "uniform",
     host_rate_bps: float = 1e9,
+    flow_rate: tuple[float, float] = FAST_FLOWS,
+    locality: float | None = None,
 ) -> FlowProcess:
     """Return the process that `generate` draws flows from; arguments and errors are the same."""
     if not 0 < load <= _MAX_UTILISATION:
@@ -199,16 +220,16 @@ def flow_process(
         topology,
         sizes,
         arrivals=topology.n_hosts * load * host_rate_bps / 8 / wire_bytes,
-        rate_bps=flow_rates(host_rate_bps),
+        rate_bps=payload_rates(flow_rate, host_rate_bps),
         hot=_hot_racks(topology, load, rng) if pattern == "skewed" else np.empty(0, np.int64),
+        locality=locality,
     )
 
 
-def flow_rates(host_rate_bps: float) -> tuple[float, float]:
-    """Return the least and the greatest payload rate of a flow, bits a second."""
-    low, high = (
-        share * host_rate_bps * PAYLOAD / (MAX_FRAME + _WIRE_EXTRA) for share in _FLOW_RATE
-    )
+def payload_rates(shares: tuple[float, float], host_rate_bps: float) -> tuple[float, float]:
+    """Return the rates at which flows send payload, bits a second, from their shares of the line
+    rate."""
+    low, high = (share * host_rate_bps * PAYLOAD / (MAX_FRAME + _WIRE_EXTRA) for share in shares)
     return low, high
 
 
@@ -225,13 +246,60 @@ def _hot_racks(topology: Fabric, load: float, rng: np.random.Generator) -> npt.N
     return np.sort(rng.choice(topology.n_tors, racks, replace=False))
 
 
+@dataclass(frozen=True)
+class _Pods:
+    """The racks of each pod.
+
+    Attributes:
+        pod: The pod of each rack, int32[n_tors].
+        racks: The number of racks in each pod, int64[pods].
+        near: The probability that a flow from a rack of each pod stays in the pod, float64[pods]:
+            0 where a pod has one rack, 1 where there is one pod.
+    """
+
+    pod: npt.NDArray[np.int32]
+    racks: npt.NDArray[np.int64]
+    near: npt.NDArray[np.float64]
+
+    @classmethod
+    def of(cls, topology: Fabric, locality: float) -> _Pods:
+        """Return the pods of a fabric, for a share of traffic that stays within them."""
+        pod = topology.pod[: topology.n_tors]
+        racks = np.bincount(pod)
+        near = np.where(racks == 1, 0.0, np.where(racks == len(pod), 1.0, locality))
+        return cls(pod, racks, near)
+
+    def share_of_each_rack(self) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+        """Return the share of a rack's traffic that each other rack of its pod gets, and each rack
+        of another pod, float64[pods] each."""
+        others = len(self.pod) - self.racks
+        return self.near / np.maximum(self.racks - 1, 1), (1 - self.near) / np.maximum(others, 1)
+
+    def receivers(
+        self, src: npt.NDArray[np.int64], rng: np.random.Generator
+    ) -> npt.NDArray[np.int64]:
+        """Return a random rack other than ``src``, int64[n], for each of these racks."""
+        by_pod = np.argsort(self.pod, kind="stable")
+        place = np.argsort(by_pod)  # of each rack in this order
+        first = np.cumsum(self.racks) - self.racks
+        pod = self.pod[src]
+        begin, racks = first[pod], self.racks[pod]
+        near = rng.random(len(src)) < self.near[pod]
+        drawn = rng.integers(np.where(near, racks - 1, len(self.pod) - racks))
+        inside = begin + drawn + (drawn >= place[src] - begin)
+        outside = drawn + np.where(drawn >= begin, racks, 0)
+        return by_pod[np.where(near, inside, outside)]
+
+
 def _end_points(
-    topology: Fabric, n: int, hot: npt.NDArray[np.int64], rng: np.random.Generator
+    process: FlowProcess, n: int, rng: np.random.Generator
 ) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
     """Return random senders and receivers in different racks, int32[n] each.
 
-    They are uniform, except that hot racks exchange half of the traffic.
+    They are uniform, except that a share of the flows stays in its pod, if the process says so, and
+    that hot racks exchange half of the traffic.
     """
+    topology, hot = process.topology, process.hot
     rack = topology.hosts_per_tor
 
     def among(hosts: int, count: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
@@ -244,7 +312,12 @@ def _end_points(
         rack_start = src // rack * rack
         return src, np.where(dst >= rack_start, dst + rack, dst)
 
-    src, dst = among(topology.n_hosts, n)
+    if process.locality is None:
+        src, dst = among(topology.n_hosts, n)
+    else:
+        src = rng.integers(topology.n_hosts, size=n)
+        to = _Pods.of(topology, process.locality).receivers(src // rack, rng)
+        dst = to * rack + rng.integers(rack, size=n)
     if len(hot):
         hosts = (hot[:, None] * rack + np.arange(rack)).ravel()
         chosen = np.flatnonzero(rng.random(n) < _HOT_TRAFFIC)

@@ -22,7 +22,7 @@ from scenarios.experiment.settings import make_settings
 from testbed.record.documents import Summary
 from tests.present import present
 
-EPOCHS, PER_HOST = 10, 0.06 * 10  # line rate times seconds
+EPOCHS, PER_HOST = 5, 0.06 * 10  # line rate times seconds
 SECONDS = (1, 3, 10, 30)
 SEEDS = 20
 

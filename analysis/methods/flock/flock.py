@@ -37,6 +37,7 @@ import numpy as np
 
 from analysis.methods.base import Change, Diagnosis, Method
 from analysis.methods.constraints import Probability
+from analysis.methods.domain import Domain
 from analysis.methods.flock.flow_values import Loss
 from analysis.methods.flock.listed import Listed
 from analysis.methods.flock.model import FlockModel, build_model
@@ -63,7 +64,7 @@ class Flock(Method):
             side of a device explain the losses of the whole device, so it is blamed only if they
             are more than this many: with the paper's 5, from K=6 on for directed links and from
             K=12 on for undirected ones. With 5, greedy search blames a device in place of several
-            of its links that lose much; the calibrated default is therefore large.
+            of its links that lose much (`flock+links` does not).
         inputs: Which telemetry to use; by default whichever of probes and flows were measured.
         slow_ms: With ``inputs="flows"``, look for latency instead of loss: a flow is one
             observation, bad if its round-trip time in milliseconds is above this (per-flow
@@ -93,6 +94,13 @@ class Flock(Method):
 
     base = "flock"
     paper = "Flock, 3"
+    domain = Domain(
+        "Flock, 6.3 and 7.1",
+        faulty=0.02,
+        healthy_loss=1e-4,
+        devices=True,
+        many_faulty="many faulty links look like failed devices to its prior; see flock+links",
+    )
     changes = (
         Change(
             "refine",
@@ -141,10 +149,10 @@ class Flock(Method):
     def __init__(
         self,
         *,
-        p_bad: Probability = 0.01,
-        p_good: Probability = 2e-4,
+        p_bad: Probability = 0.03,
+        p_good: Probability = 1e-4,
         link_prior: float = -15.0,
-        device_factor: float = 100_000.0,
+        device_factor: float = 5.0,
         inputs: Inputs = "probes+flows",
         slow_ms: float | None = None,
         refine: bool = False,

@@ -80,7 +80,7 @@ def test_only_what_is_faulty_was_not_observed() -> None:
 def verdict(flagged: list[int], known: Identifiability) -> Diagnosis:
     score_ = np.linspace(0, 1, N)
     found = Diagnosis("canary", "directed", np.array(flagged, np.int32), 1 - score_, score_, 0.0)
-    return with_classes(found, known)
+    return with_classes(found, known, FABRIC)
 
 
 def test_all_of_a_class_is_blamed_with_one_score() -> None:
@@ -115,7 +115,7 @@ def test_tables_show_classes_only_where_there_are_some() -> None:
         for own, each in zip(titles, made, strict=True)
     ]
     assert (rows[1]["F1"].text, rows[1]["F1c"].text, rows[1]["miss"].text) == ("0.667", "1.00", "0")
-    assert [rows[2][name].text for name in ("prec", "rec", "F1", "acc")] == ["–"] * 4
+    assert [rows[2][name].text for name in ("prec", "rec", "F1", "best")] == ["–"] * 4
     entry = made[1]["methods"]["canary"]
     assert entry["directed"]["unobserved"] == [FABRIC.link_names[9]]
     assert entry["ties"] == [[FABRIC.link_names[4], FABRIC.link_names[8]]]

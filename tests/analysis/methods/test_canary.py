@@ -6,7 +6,7 @@ import pytest
 
 from analysis.evaluation.metrics import score
 from analysis.methods import canary
-from analysis.methods.canary import Canary, aggregate
+from analysis.methods.canary import Canary, Filter, aggregate
 from analysis.solvers.incidence import Incidence
 from analysis.solvers.stages import PathRates, loss_group, map_success, solve_stages
 from analysis.telemetry.telemetry import SegmentCounts, Telemetry
@@ -71,7 +71,7 @@ def test_filter_needs_losses_in_enough_epochs():
     lost[0, 0] = 3  # one epoch of six: noise
     lost[:2, 1] = 1  # two of six: loss
     sent[2:, 2], lost[0, 2] = 0, 1  # one of the two that observed it: loss
-    rates = aggregate(SegmentCounts(segments, sent, lost), lossy_share=0.25)
+    rates = aggregate(SegmentCounts(segments, sent, lost), Filter(0.25))
     assert rates.lossy[:3].tolist() == [False, True, True]
     assert rates.success[:3] == pytest.approx([1, 1 - 2 / 6000, 1 - 1 / 2000])
     assert rates.observed.sum() == 3

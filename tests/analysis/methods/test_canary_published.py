@@ -42,7 +42,10 @@ def case(seed: int, k: int, monitors: str) -> Telemetry:
 
 
 def reference(
-    telemetry: Telemetry, groups: int | Sequence[float], share: float, penalty: float
+    telemetry: Telemetry,
+    groups: int | Sequence[float],
+    share: float | tuple[float, float, int],
+    penalty: float,
 ) -> list[list[int]]:
     counts = telemetry.need("segments", "canary")
     paths = counts.segments.paths
@@ -65,11 +68,12 @@ def compared(
     """Yield what the method and its reference blame in each case, stage by stage."""
     for seed in range(CASES):
         telemetry = case(seed, *where)
-        share, penalty = (0.25, 0.0, 1.0)[seed % 3], (1.0, 0.3, 2.0)[seed // 3 % 3]
+        share, penalty = (0.25, 0.0, 1.0, None)[seed % 4], (1.0, 0.3, 2.0)[seed // 3 % 3]
         method = Canary(groups=groups, lossy_share=share, penalty=penalty)
         assert method.published
         found = method.decide(telemetry)
-        expected = reference(telemetry, groups, share, penalty)
+        rule = (method.healthy_loss, method.alarms, telemetry.topology.n_links)
+        expected = reference(telemetry, groups, rule if share is None else share, penalty)
         yield [stage.tolist() for stage in found.stages], expected
 
 

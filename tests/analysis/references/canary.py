@@ -5,6 +5,7 @@ Choices that the text leaves open, as the method's docstring has them:
 
 - A segment that lost packets in fewer than n' of the n epochs that observed it counts as loss-free
   (the text computes success probabilities "only" for the others, but its step 2-3 needs the rest).
+  If n' follows from the packets, it is left out where the least fault explains it better.
 - Every segment that lost packets is in a group (step 1); one that loses less than the last group's
   range is in the last, and equation 4 takes it for the edge of the range.
 - To remove a link "from the sub-problem" is to remove the segments over it, too: figure 5 calls
@@ -19,6 +20,7 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
+from scipy.special import pdtrc
 
 from tests.analysis.references.netbouncer import algorithm_1
 
@@ -36,6 +38,71 @@ def segment_success(
     needed = max(math.ceil(share * len(epochs) - 1e-9), 1)
     total = sum(sent)
     return (1 - sum(lost) / total if n_lossy >= needed else 1.0), total
+
+
+def binomial(n: int, k: int, p: float) -> float:
+    """The chance of at least k of n."""
+    return sum(math.comb(n, i) * p**i * (1 - p) ** (n - i) for i in range(k, n + 1))
+
+
+def poisson(k: int, mean: float) -> float:
+    """The chance of at least k if ``mean`` are expected."""
+    return float(pdtrc(k - 1, mean))
+
+
+def allowed(n: int, needed: int, chance: float) -> float:
+    """The p with which ``needed`` of n happen with this chance, by bisection."""
+    low, high = 0.0, 1.0
+    for _ in range(200):
+        middle = (low + high) / 2
+        low, high = (low, middle) if binomial(n, needed, middle) > chance else (middle, high)
+    return low
+
+
+def by_rule(
+    sent: Sequence[int],
+    lost: Sequence[int],
+    links: int,
+    of_link: int,
+    n_links: int,
+    edges: Sequence[float],
+    penalty: float,
+    healthy: float,
+    alarms: float,
+) -> tuple[float, int] | None:
+    """As `segment_success`, with n' by rule.
+
+    Args:
+        sent, lost: Packets by epoch.
+        links: Links of the segment.
+        of_link: Observed segments of the median link of the sub-problem.
+        n_links: Links of the fabric.
+        edges: Of the groups.
+        penalty: lambda.
+        healthy: What a healthy link loses.
+        alarms: Healthy links that may be blamed.
+    """
+    epochs, n_lossy = [n for n in sent if n > 0], sum(n > 0 for n in lost)
+    if not epochs:
+        return None
+    if not n_lossy:
+        return 1.0, sum(sent)
+    misses = 1.0 if sum(lost) >= edges[-2] * sum(sent) else 0.2
+    needed = min(math.floor(penalty / 2 / misses + 1e-9) + 1, of_link)
+    chance = allowed(of_link, needed, alarms / n_links)
+    p = sum(1 - (1 - healthy) ** (n * links) for n in epochs) / len(epochs)
+    fault = max(edges[-1], 2 * healthy)
+    q = sum(1 - (1 - fault) ** n for n in epochs) / len(epochs)
+    n = len(epochs)
+    if (
+        binomial(n, n_lossy, p) <= chance
+        or poisson(sum(lost), healthy * links * sum(sent)) <= chance
+        or n_lossy == len(sent)
+    ):
+        return 1 - sum(lost) / sum(sent), sum(sent)
+    q = min(q, 1 - 1e-12)
+    gain = n_lossy * math.log(q / p) + (n - n_lossy) * math.log((1 - q) / (1 - p))
+    return (1.0, sum(sent)) if gain <= 0 else None
 
 
 def even_edges(losses: Sequence[float], n: int) -> list[float]:
@@ -100,7 +167,7 @@ def canary(
     sent: Sequence[Sequence[int]],
     lost: Sequence[Sequence[int]],
     groups: Sequence[float] | int,
-    share: float,
+    share: float | tuple[float, float, int],
     penalty: float,
     epsilon: float,
 ) -> list[set[int]]:
@@ -110,11 +177,35 @@ def canary(
         segments: Directed links of each segment, ascending.
         subproblem: That of each segment.
         sent, lost: Packets by epoch and segment.
-        share: n' / n.
+        share: n' / n; or what healthy links lose, how many may be blamed, and links of the fabric.
     """
+    of_links: dict[int, dict[int, int]] = {}
+    for j in range(len(segments)):
+        if any(e[j] for e in sent):
+            for i in segments[j]:
+                own = of_links.setdefault(subproblem[j], {})
+                own[i] = own.get(i, 0) + 1
     parts: dict[int, list[tuple[int, float, int]]] = {}
     for j in range(len(segments)):
-        seen = segment_success([e[j] for e in sent], [e[j] for e in lost], share)
+        own_sent, own_lost = [e[j] for e in sent], [e[j] for e in lost]
+        if isinstance(share, tuple):
+            edges = (1.0, 0.2, 0.1, 0.05, 0.01, 0.001) if isinstance(groups, int) else groups
+            healthy, alarms, n_links = share
+            counts = sorted(of_links.get(subproblem[j], {0: 1}).values())
+            of_link = int(np.median(counts))
+            seen = by_rule(
+                own_sent,
+                own_lost,
+                len(segments[j]),
+                of_link,
+                n_links,
+                edges,
+                penalty,
+                healthy,
+                alarms,
+            )
+        else:
+            seen = segment_success(own_sent, own_lost, share)
         if seen is not None:
             parts.setdefault(subproblem[j], []).append((j, *seen))
     n_stages = groups if isinstance(groups, int) else len(groups) - 1

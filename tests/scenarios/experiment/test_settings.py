@@ -9,10 +9,12 @@ from dataclasses import replace
 
 import pytest
 
-from scenarios.experiment.inputs import traces_of_host
+from scenarios.experiment.inputs import TRACED, traces_of_host
 from scenarios.experiment.settings import Settings, SettingsError, described, make_settings
 from testbed.fabric.fat_tree import FatTree
 from testbed.probes.path_discovery import host_rate_limit
+from testbed.traffic.demand import PACKETS_AN_EPOCH
+from testbed.traffic.generator import FAST_FLOWS, WIRE_BITS
 
 
 @pytest.mark.parametrize("setting", described(), ids=lambda setting: setting.name)
@@ -38,8 +40,8 @@ def test_a_backend_has_defaults_of_its_own() -> None:
         for made in [make_settings({"backend": backend})]
     }
     assert shown == {
-        "virtual": (10, 1000, 0.0, 1e9, 0.06),
-        "flow": (10, 1000, 0.0, 1e9, 0.06),
+        "virtual": (5, 2000, 0.0, 1e9, 0.06),
+        "flow": (5, 2000, 0.0, 1e9, 0.06),
         "softswitch": (8, 7000, 0.1, 10e6, 0.6),
         "bmv2": (8, 16000, 0.1, 2e6, 0.6),
     }
@@ -52,21 +54,53 @@ def test_a_method_has_the_same_budget_for_each_packet_on_every_backend() -> None
     for backend in ("virtual", "flow", "softswitch", "bmv2"):
         made = make_settings({"backend": backend})
         sent = made.load * made.line_rate_bps
-        assert made.icmp_per_s / sent == pytest.approx(100 / 60e6), backend
-        assert traces_of_host(made, fabric) / sent == pytest.approx(50 / 60e6), backend
+        assert made.answers_per_s / sent == pytest.approx(100 / 60e6), backend
+        assert traces_of_host(made, fabric) / sent == pytest.approx(20 / 60e6), backend
         assert made.probes == 100
 
 
-def test_traceroutes_are_as_many_as_007s_theorem_allows_unless_they_are_given() -> None:
+def test_traceroutes_are_a_share_of_what_007s_theorem_allows_unless_they_are_given() -> None:
     fabric = FatTree(8)
-    assert traces_of_host(make_settings({}), fabric) == host_rate_limit(fabric, 100)
-    assert traces_of_host(make_settings({"icmp_per_s": 50}), fabric) == host_rate_limit(fabric, 50)
+    allowed = TRACED * host_rate_limit(fabric, 200)
+    assert traces_of_host(make_settings({"k": 8}), fabric) == pytest.approx(allowed)
+    assert traces_of_host(make_settings({"icmp_per_s": 50}), fabric) == pytest.approx(allowed / 4)
     assert traces_of_host(make_settings({"traces_per_s": 3, "icmp_per_s": 50}), fabric) == 3
+
+
+@pytest.mark.parametrize("k", [4, 8, 16, 48])
+def test_hosts_trace_as_many_connections_on_every_fabric(k: int) -> None:
+    assert traces_of_host(make_settings({"k": k}), FatTree(k)) == pytest.approx(20)
+
+
+@pytest.mark.parametrize("backend", ["virtual", "flow", "softswitch", "bmv2"])
+@pytest.mark.parametrize("epoch_ms", [100, 2000, 60_000])
+def test_a_flow_sends_as_many_packets_an_epoch_on_every_backend(
+    backend: str, epoch_ms: int
+) -> None:
+    made = make_settings({"backend": backend, "epoch_ms": epoch_ms})
+    low, high = made.flow_rates
+    assert low == high <= FAST_FLOWS[1]
+    packets = low * made.line_rate_bps * epoch_ms / 1000 / WIRE_BITS
+    assert packets == pytest.approx(PACKETS_AN_EPOCH) or low == FAST_FLOWS[1]
+
+
+def test_the_rates_of_flows_are_given_as_shares_of_the_line_rate() -> None:
+    assert make_settings({"flow_rate": 0.001}).flow_rates == (0.001, 0.001)
+    assert make_settings({"flow_rate": "0.001..0.01"}).flow_rates == (0.001, 0.01)
+    assert make_settings({"traffic": "flows.csv"}).flow_rates == FAST_FLOWS
 
 
 @pytest.mark.parametrize(
     ("given", "why"),
     [
+        ({"flow_rate": "fast"}, "FLOW_RATE=fast is not a share of the line rate: use auto"),
+        ({"flow_rate": "0.02..0.01"}, "FLOW_RATE=0.02..0.01 is out of range: use 0.0001 to 1"),
+        ({"flow_rate": "0"}, "FLOW_RATE=0 is out of range"),
+        ({"flow_rate": "nan"}, "FLOW_RATE=nan is out of range"),
+        ({"flow_rate": 0.1, "traffic": "a.pcap"}, "FLOW_RATE=0.1 has no effect with a capture"),
+        ({"locality": "pod"}, "LOCALITY=pod is unknown: use uniform, or a share from 0 to 1"),
+        ({"locality": "nan"}, "LOCALITY=nan is unknown"),
+        ({"locality": 0.5, "traffic": "a.csv"}, "LOCALITY=0.5 has no effect with a list of flows"),
         ({"k": 5}, "K=5 .* even"),
         ({"monitors": "agg"}, r"MONITORS=agg leaves out tor0_0: .* add \+tor"),
         ({"backend": "auto"}, "BACKEND=auto is unknown"),

@@ -52,10 +52,9 @@ def test_what_was_selected_and_counted_adds_up(tmp_path: Path) -> None:
     assert (rules == np.cumsum(installed, axis=0) - np.cumsum(removed, axis=0) + removed).all()
     sent = [np.bincount(meter.segment, meter.sent, n) for meter in meters]
     assert (of_epochs("packets") == sent).all()
-    assert (
-        of_epochs("flows") == [np.bincount(meter.segment, minlength=n) for meter in meters]
-    ).all()
-    assert (of_epochs("flows") <= rules).all()
+    counted = [np.bincount(meter.segment, minlength=n) for meter in meters]
+    assert (of_epochs("flows") == rules - removed).all()
+    assert (counted <= rules).all()  # buckets collide, and a flow may be new
 
 
 def test_threads_change_nothing(tmp_path: Path) -> None:

@@ -245,7 +245,7 @@ def test_flow_records_are_a_sample_of_large_traffic() -> None:
     layout = layout_of(settings)
     plan = parse_faults("none", layout.fabric, 2)
     every, some = (simulate(settings, plan, layout, flows=n) for n in (10**9, 2000))
-    assert len(every.measured.flows) > 30_000
+    assert len(every.measured.flows) > 10_000
     assert len(some.measured.flows) == pytest.approx(2000, rel=0.1)
     assert (every.measured.metered_sent == some.measured.metered_sent).all()
 

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from testbed.fabric.fat_tree import FatTree
 from testbed.traffic.flow_list import FlowListError, read_flow_list
+from testbed.traffic.generator import FAST_FLOWS
 
 K4 = FatTree(4)
 RATE = 1e9
@@ -20,7 +21,7 @@ def written(folder, rows, header="src,dst,bytes,start"):
 
 
 def listed(path, duration_s=10.0, seed=1):
-    return read_flow_list(path, K4, duration_s, seed, RATE)
+    return read_flow_list(path, K4, duration_s, seed, RATE, FAST_FLOWS)
 
 
 def test_each_flow_sends_its_bytes_from_its_second_on(tmp_path):

@@ -6,10 +6,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from testbed.errors import UserError
+from testbed.fabric.clos import clos, leaf_spine
 from testbed.fabric.fat_tree import FatTree
 from testbed.traffic.distributions import WORKLOADS
 from testbed.traffic.flows import TCP, UDP, Traffic, make_distinct
-from testbed.traffic.generator import generate
+from testbed.traffic.generator import flow_process, generate
 
 K4 = FatTree(4)
 K8 = FatTree(8)
@@ -186,3 +187,35 @@ def test_more_flows_than_source_ports():
     same = np.zeros(n, np.int32)
     make_distinct(rng, same, same + 1, src_port, dst_port, np.full(n, UDP, np.uint8))
     assert len(np.unique(src_port.astype(np.uint32) << 16 | dst_port)) == n
+
+
+@pytest.mark.parametrize(
+    "fabric", [K4, K8, leaf_spine(4, 2), clos(3, 1, 2, 4)], ids=lambda fabric: fabric.title
+)
+@pytest.mark.parametrize("locality", [0.0, 0.4, 1.0])
+@pytest.mark.parametrize("pattern", ["uniform", "skewed"])
+def test_a_share_of_the_traffic_stays_in_its_pod(fabric, locality, pattern):
+    """The flows that are drawn follow the shares of the pairs, and these the locality."""
+    rng = np.random.default_rng(1)
+    process = flow_process(fabric, "hadoop", 0.1, rng, pattern, locality=locality)
+    share = process.pair_share()
+    assert share.sum() == pytest.approx(1) and (np.diag(share) == 0).all()
+    pod = fabric.pod[: fabric.n_tors]
+    racks = np.bincount(pod)
+    if pattern == "uniform" and racks.min() > 1 and len(racks) > 1:
+        assert share[pod[:, None] == pod].sum() == pytest.approx(locality)
+    flows = process.draw(0.2, rng, most=20_000)
+    pair = flows.src // fabric.hosts_per_tor * fabric.n_tors + flows.dst // fabric.hosts_per_tor
+    drawn = np.bincount(pair, minlength=share.size) / len(pair)
+    slack = 6 * np.sqrt(share.ravel() / len(pair)) + 1e-9
+    assert (np.abs(drawn - share.ravel()) <= slack).all()
+
+
+def test_flows_send_at_the_rate_that_is_asked_for():
+    """Flows that outlast a run of 1 s send 0.1 % of the line rate, in trains spread over it."""
+    traffic = generate(K4, "websearch", 0.06, 1.0, 8, flow_rate=(0.001, 0.001))
+    packets = np.bincount(traffic.flow)
+    whole = 0.001 * 1e9 / (8 * (1514 + 24))
+    assert np.percentile(packets, 95) <= whole + 30
+    assert np.median(packets) == pytest.approx(whole, rel=0.2)
+    assert len(packets) / 16 == pytest.approx(0.06 / 0.001, rel=0.3)

@@ -233,7 +233,8 @@ def test_flows_of_hidden_path_do_not_acquit_a_small_fault():
         truth = np.sort(rng.choice(fabric.n_links, 4, replace=False))
         loss = lossy_links(fabric, truth, np.full(4, 3e-3), rng)
         telemetry = World(Ecmp(fabric), loss, 40_000, 0, rng).telemetry("A2+P")
-        assert Flock().localize(telemetry).flagged.tolist() == truth.tolist()
+        found = Flock(p_bad=0.01, p_good=2e-4).localize(telemetry)
+        assert found.flagged.tolist() == truth.tolist()
 
 
 def test_large_faults_of_hidden_paths_convict_few_others(synthetic):

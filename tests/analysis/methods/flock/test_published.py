@@ -116,9 +116,10 @@ def test_it_is_the_paper_s(name: str, kinds: str) -> None:
 
 
 def test_each_change_changes_something() -> None:
-    printed = Flock(device_factor=5)
+    rates = {"p_bad": 0.01, "p_good": 2e-4}
+    printed = Flock(**rates)
     for change in Flock.changes:
-        method = Flock(device_factor=5, **{change.parameter: change.value})
+        method = Flock(**rates, **{change.parameter: change.value})
         assert method.name == f"flock+{change.name}" and not method.published
         differs = (
             method.decide(seen).flagged.tolist() != printed.decide(seen).flagged.tolist()

