@@ -278,7 +278,7 @@ def chances_of_noise(
     """
     segments = counts.segments
     chances = np.ones((2, len(segments)))
-    for part in subproblem_segments(segments.subproblem, counts.sent.any(axis=0)):
+    for part in subproblem_segments(segments.subproblem, np.asarray(counts.sent.any(axis=0))):
         of_link = np.bincount(segments.paths.take(part).links)
         n = int(np.median(of_link[of_link > 0]))
         for chance, misses in zip(chances, (1.0, MISSES), strict=True):

@@ -35,7 +35,7 @@ def with_classes(diagnosis: Diagnosis, tells: Identifiability, fabric: Fabric) -
         return replace(diagnosis, tells=tells)
 
     ends = np.stack((fabric.link_src, fabric.link_dst))
-    of_device = np.isin(ends, diagnosis.devices).any(axis=0)
+    of_device = np.asarray(np.isin(ends, diagnosis.devices).any(axis=0))
 
     def whole(links: IntArray) -> IntArray:
         """Return ``links`` and all links of the classes that those of no blamed device belong to:

@@ -34,9 +34,9 @@ def test_the_interval_of_known_values() -> None:
     assert found.mean == pytest.approx(sample.mean())
     assert found.low == pytest.approx(found.mean - 2.11 * error, abs=error / 20)
     assert found.high == pytest.approx(found.mean + 2.11 * error, abs=error / 20)
-    assert interval([0, 1, 1, 1, 1]) == Interval(
-        0.8, pytest.approx(0.2836, abs=1e-4), pytest.approx(0.9949, abs=1e-4)
-    ), "Clopper and Pearson's table"
+    found = interval([0, 1, 1, 1, 1])
+    assert found.mean == 0.8, "Clopper and Pearson's table"
+    assert (found.low, found.high) == pytest.approx((0.2836, 0.9949), abs=1e-4)
 
 
 LAWS = {
@@ -69,7 +69,8 @@ def test_intervals_of_one_or_equal_values() -> None:
     lone = interval([0.8])
     assert lone.mean == 0.8 and np.isnan(lone.low) and np.isnan(lone.high)
     same = interval([1.0, 1.0, 1.0])
-    assert same == Interval(1.0, pytest.approx(0.025 ** (1 / 3)), 1.0), "three seeds prove little"
+    assert (same.mean, same.high) == (1.0, 1.0)
+    assert same.low == pytest.approx(0.025 ** (1 / 3)), "three seeds prove little"
 
 
 def test_differences_are_paired_by_seed() -> None:

@@ -116,7 +116,7 @@ def test_it_is_the_paper_s(name: str, kinds: str) -> None:
 
 
 def test_each_change_changes_something() -> None:
-    rates = {"p_bad": 0.01, "p_good": 2e-4}
+    rates: dict[str, Any] = {"p_bad": 0.01, "p_good": 2e-4}
     printed = Flock(**rates)
     for change in Flock.changes:
         method = Flock(**rates, **{change.parameter: change.value})
