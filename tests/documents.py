@@ -157,7 +157,7 @@ def _output(command: tuple[str, ...], methods: Sequence[str]) -> str:
     for line in lines[top + 2 :]:
         if line.strip().removesuffix(":") in BENCHES.values():
             heading = ["", line.strip()] if rows else [line.strip()]
-        elif line.split(" ")[0] in methods:
+        elif line.split(" ")[0] in methods and len(line) == len(lines[top + 1]):
             rows += [*heading, line]
             heading = []
     table = [*lines[top : top + 2], *rows]

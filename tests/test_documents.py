@@ -52,14 +52,14 @@ def place_after(text: str) -> Place:
 def test_the_text_on_measurement_says_what_its_table_shows() -> None:
     table = rows(place_after("How much measurement does it take?"))
     all_, few, large, one = (
-        table[name] for name in ("as it is", "`ALPHA=50 BETA=1`", "`ETA=3000`", "`EPOCHS=1`")
+        table[name] for name in ("as it is", "`ALPHA=50 BETA=1`", "`ETA=60`", "`EPOCHS=1`")
     )
     metered = {name: int(row[0].replace(",", "")) for name, row in table.items() if "," in row[0]}
     assert metered["`ALPHA=50 BETA=1`"] < 0.65 * metered["as it is"], "three fifths of the packets"
     assert few[1:3] == all_[1:3], "the same verdict"
-    assert float(large[1]) < float(all_[1]) and float(large[2]) < float(all_[2]), "unseen"
+    assert float(large[1]) < float(all_[1]) and large[2] == all_[2], "canary misses faults"
     data = [float(row[3].removesuffix("M")) for row in (few, large, all_, one)]
-    assert max(data[:3]) < 1.05 * min(data[:3]) and data[3] < 0.2 * data[0], "data hardly follows"
+    assert max(data[:3]) < 1.05 * min(data[:3]) and data[3] < 0.25 * data[0], "data hardly follows"
     assert len({row[0] for row in table.values()}) == len(table), "the settings differ"
 
 
@@ -69,7 +69,8 @@ def test_the_text_on_scale_says_what_its_table_shows() -> None:
         name: int(cells[5]) for name, cells in table.items() if cells[5:] and cells[5].isdigit()
     }
     assert wrong["canary-mle"] == 0
-    assert all(wrong[name] > 0 for name in ("canary", "netbouncer", "flock"))
+    assert all(wrong[name] > 0 for name in ("canary", "netbouncer", "flock+links"))
+    assert wrong["flock"] > 5 * wrong["flock+links"], "takes faulty links for failed switches"
 
 
 def test_what_is_said_of_the_fabric_and_of_long_runs() -> None:
@@ -128,8 +129,8 @@ def test_a_wrong_figure_is_found_and_written_anew(
     marker = "<!-- table: estimate -->\n"
     right = (
         "| | estimate |\n| --- | --- |\n"
-        "| `K=4` | about 5 s and 356 MB: 3.76 million packet-hops, 64 links |\n"
-        "| `K=8` | about 15 s and 471 MB: 32.2 million packet-hops, 512 links |\n"
+        "| `K=4` | about 5 s and 356 MB: 3.74 million packet-hops, 64 links |\n"
+        "| `K=8` | about 15 s and 471 MB: 32.1 million packet-hops, 512 links |\n"
     )
     for shown in ("", right, right.replace("356", "357")):
         (tmp_path / "page.md").write_text(f"{block}{marker}{shown}\nMore.\n")
