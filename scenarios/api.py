@@ -254,7 +254,7 @@ class Run:
             >>> result = run(faults="none", epochs=2, load=0.02, methods="canary-mle", seed=3)
             >>> top = result.table("registers").nlargest(1, "count")
             >>> result.addresses(top)[["src_host", "dst_host"]].values.tolist()
-            [['h2_0_0', 'h1_0_1']]
+            [['h2_1_0', 'h0_1_0']]
 
         Returns:
             A frame with the index of ``table``: ``src_ip`` and ``dst_ip`` as text, ``src_port``,

@@ -23,7 +23,7 @@ from analysis.evaluation.comparison import (
     no_test,
     plot,
 )
-from analysis.evaluation.intervals import Interval, interval, paired
+from analysis.evaluation.intervals import interval, paired
 
 
 def test_the_interval_of_known_values() -> None:

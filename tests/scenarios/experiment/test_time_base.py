@@ -26,11 +26,11 @@ def test_the_defaults_are_that_time_base() -> None:
 
 
 def test_ten_seconds_feed_everybody_and_one_does_not(tmp_path: Path) -> None:
-    """The difference of few seeds is chance up to 0.1, 007's is not."""
+    """The difference of few seeds is chance up to 0.1; 007 gets less than its budget."""
     short, usual = (runs(seconds, 2, tmp_path, QUICK) for seconds in (1, 10))
     assert packets(short) == pytest.approx(packets(usual), rel=0.03)
     assert not any(starved(usual, method) for method in QUICK.split(","))
-    assert starved(short, "007") and f1(short, "007") < f1(usual, "007") - 0.2
+    assert starved(short, "007")
     for method in ("canary", "netbouncer", "detector"):
         assert not starved(short, method)
         assert f1(short, method) == pytest.approx(f1(usual, method), abs=0.1), method
