@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import fcntl
 import inspect
+import os
 import re
 import tempfile
 import time
@@ -79,7 +80,8 @@ def wait_until(condition: Callable[[], bool], seconds: float = 10) -> None:
 @contextmanager
 def turn() -> Iterator[None]:
     """One at a time, whatever test processes there are: these tests are about real time."""
-    with open(Path(tempfile.gettempdir()) / "canary-mininet-tests.lock", "w") as f:
+    name = f"canary-mininet-tests-{os.geteuid()}.lock"  # another user could not open it
+    with open(Path(tempfile.gettempdir()) / name, "w") as f:
         fcntl.flock(f, fcntl.LOCK_EX)
         yield
 
