@@ -23,7 +23,8 @@ from rich.console import Console
 
 from analysis.evaluation.metrics import Score, score
 from analysis.evaluation.parameter_sets import choose_methods
-from analysis.evaluation.report import diagnosis_columns, render
+from analysis.evaluation.report import diagnosis_columns
+from analysis.evaluation.screen import LINE_WIDTH, print_screen, screen
 from analysis.methods.base import Diagnosis, Localizer, diagnose
 from analysis.telemetry.observations import read_telemetry
 from analysis.telemetry.reading import read_observations
@@ -199,9 +200,9 @@ class Run:
         return f"<run {self.path}>"
 
     def __str__(self) -> str:
-        """Return the table of the run as text, 120 columns wide, as `canary show` prints it."""
+        """Return the screen of the run as text, 80 columns wide, as `canary show` prints it."""
         text = io.StringIO()
-        render(self.summary, Console(file=text, width=120))
+        print_screen(screen(self.summary, LINE_WIDTH), {}, Console(file=text, width=LINE_WIDTH))
         return text.getvalue()
 
     @property

@@ -27,6 +27,15 @@ def _methods() -> list[str]:
     return ["all", *method_names()]
 
 
+QuietOption = Annotated[
+    bool, typer.Option("--quiet", "-q", help="Print only the path of the result.")
+]
+JsonOption = Annotated[
+    bool, typer.Option("--json", help="Print the figures as JSON, for programs.")
+]
+VerboseOption = Annotated[
+    bool, typer.Option("--verbose", "-v", help="Print all columns, budgets and blamed links.")
+]
 RunArgument = Annotated[Path, typer.Argument(help="Directory of a finished run.")]
 TrustOption = Annotated[
     bool, typer.Option("--trust", help="Read a run that was changed afterwards, too.")

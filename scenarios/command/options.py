@@ -38,6 +38,9 @@ OF_COMMANDS = (
     "SWEEP",
     "SUDO",
     "HOSTS",
+    "QUIET",
+    "JSON",
+    "VERBOSE",
 )
 """Options of `run`, `compare` and `export-lab` that are not settings."""
 
