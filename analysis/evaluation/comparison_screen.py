@@ -25,9 +25,10 @@ from analysis.evaluation.comparison import (
     mean_of,
     method_names,
     no_test,
+    origins,
 )
 from analysis.evaluation.intervals import Interval, interval, paired
-from analysis.evaluation.report import COSTS
+from analysis.evaluation.report import COSTS, parameters_line
 from analysis.evaluation.screen import (
     LINE_WIDTH,
     figures_table,
@@ -117,6 +118,9 @@ def _notes(rows: Rows, names: Sequence[str], best: str, width: int) -> Iterator[
         width,
     )
     yield from (Text(line, "yellow") for line in degraded_lines(rows))
+    origin = origins(rows)
+    if set(origin.values()) - {"default"}:
+        yield Text(plain(parameters_line(origin)))
     if line := no_test(rows):
         yield Text(line, "yellow")
 

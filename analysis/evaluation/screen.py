@@ -15,7 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from analysis.evaluation.columns import is_tied
-from analysis.evaluation.report import COSTS, failed_device, slowdown_lines
+from analysis.evaluation.report import COSTS, failed_device, parameters_line, slowdown_lines
 from testbed.fabric.names import plain, some_of
 
 FAINTEST = 5
@@ -323,6 +323,9 @@ def _notes(summary: Mapping[str, Any], methods: Sequence[str], width: int) -> It
         },
         width,
     )
+    origins = {name: entry.get("parameters_from", "default") for name, entry in every.items()}
+    if set(origins.values()) - {"default"}:
+        yield Text(plain(parameters_line(origins)))
     yield from (Text(plain(why), "yellow") for why in summary.get("missing", ()))
 
 

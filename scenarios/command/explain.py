@@ -72,7 +72,7 @@ def explained(word: str | None) -> str:
         return f"canary explain WORD explains one of:\n{text}"
     folded = {name.lower(): name for name in every}
     asked = word.strip().lower().removesuffix("*").rstrip(" =:")
-    name = folded.get(asked, folded.get(asked.replace("_", " "), ""))
+    name = word if word in every else folded.get(asked, folded.get(asked.replace("_", " "), ""))
     if not name and (base := split(asked)[0]) in folded:
         name = folded[base]  # a variant that is not in the list
     if not name:
@@ -94,7 +94,7 @@ def _explanations() -> dict[str, Callable[[], str]]:
     found |= {name: lambda text=text: text for name, text in _OWN.items()}
     found |= {name: lambda text=text: text for name, text in MEASUREMENTS.items()}
     for each in BUDGETS:
-        if each.name not in found:
+        if each.name not in found and each.name != each.option:
             found[each.name] = lambda each=each: _budget(each.name)
     for name in [*method_names(), *ALIASES]:
         found[name] = lambda name=name: _method(name)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The settings of a run: the meaning, default, bounds and unit of each, defined once.
 
-The options of the command line (`scenarios.command.options`), the list of `make help` and the table
-of settings in the documentation are made from here, or a test compares them with it.
+The options of the command line (`scenarios.command.options`), the list of `make help-options` and
+the table of settings in the documentation are made from here, or a test compares them with it.
 """
 
 from __future__ import annotations
