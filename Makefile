@@ -30,10 +30,22 @@ targets := help help-options setup setup-dev scenario compare reproduce analyze 
 
 # To make, a folder is a target that is done: without this, `make scenarios` does nothing and succeeds.
 no_target := $(firstword $(filter-out $(targets) $(READY) $(READY_DEV),$(MAKECMDGOALS)))
+# Words of Mininet, P4's tutorials and containerlab, and the nearest thing here.
+elsewhere_run := make scenario makes a run, and make net brings the network up with Mininet's prompt
+elsewhere_mn := make net brings the network up with Mininet's prompt
+elsewhere_start := $(elsewhere_mn)
+elsewhere_up := $(elsewhere_mn)
+elsewhere_clab := make export-lab writes the network as a lab for containerlab
+elsewhere_containerlab := $(elsewhere_clab)
+elsewhere_deploy := $(elsewhere_clab)
+elsewhere_stop := make clean-net removes what a crashed run left of its network
+elsewhere_destroy := $(elsewhere_stop)
+elsewhere_build := make setup sets up .venv, and make -C p4 compiles the P4 program
+elsewhere_all := make scenario is the main job, and make alone lists the others
 nearest = import difflib, sys; print(*difflib.get_close_matches(sys.argv[1], sys.argv[2:], 1))
 ifneq (,$(no_target))
 meant := $(shell $(PYTHON) -I -c $(call quoted,$(nearest)) $(call quoted,$(no_target)) $(targets))
-$(error there is no target $(no_target): $(if $(meant),did you mean make $(meant)?,make alone lists them))
+$(error there is no target $(no_target): $(if $(elsewhere_$(no_target)),$(elsewhere_$(no_target)),$(if $(meant),did you mean make $(meant)?,make alone lists them)))
 endif
 
 # canary refuses the options that it does not know; the other targets take these.

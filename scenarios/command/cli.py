@@ -42,6 +42,7 @@ from scenarios.command.arguments import (
 )
 from scenarios.command.machine import clean_net, doctor, export_lab, net, shell, warm_up
 from scenarios.command.options import SettingsCommand, WordsCommand
+from scenarios.command.other_words import COMMANDS, OPTIONS, hint
 from scenarios.command.page import page
 from scenarios.command.reproduce import reproduce
 from scenarios.command.results import Output
@@ -71,7 +72,8 @@ class Commands(TyperGroup):
         """Return the command that the arguments name; raise an error with the nearest names if
         there is none."""
         if self.get_command(ctx, args[0]) is None and not args[0].startswith("-"):
-            others = nearest(args[0], self.list_commands(ctx))
+            known = [name for name in self.list_commands(ctx) if not self.commands[name].hidden]
+            others = hint(args[0], COMMANDS) or nearest(args[0], known)
             raise TyperException(f"there is no command {args[0]}: {others}")
         return super().resolve_command(ctx, args)
 
@@ -516,7 +518,10 @@ def main() -> None:
     except typer.Exit as exit_:
         code = exit_.exit_code
     except TyperException as error:
-        print(f"canary: {message_line(error.format_message())}", file=sys.stderr)
+        option = getattr(error, "option_name", None) or ""
+        other = hint(option, OPTIONS)
+        said = f"there is no option {option}: {other}" if other else error.format_message()
+        print(f"canary: {message_line(said)}", file=sys.stderr)
         code = 2
     except (typer.Abort, KeyboardInterrupt) as stop:
         code = stopped(stop)

@@ -168,3 +168,13 @@ def test_words_of_the_screen_are_explained_and_others_are_one_line(canary: Canar
     refused(canary("explain", "starvd"), "did you mean starved?")
     refused(canary("explain", "zzzzzz"), "canary explain lists them")
     assert all(word in canary("explain").out.replace("\n", " ") for word in words())
+
+
+def test_words_of_other_tools_are_answered(canary: Canary) -> None:
+    refused(canary("mn"), "there is no command mn", "canary net")
+    refused(canary("clab"), "canary export-lab")
+    refused(canary("run", "--topo", "tree,2"), "there is no option --topo", "--k", "--topology")
+    refused(canary("run", "--loss", "5"), "--faults tor0_0-agg0_1:0.05")
+    said = canary("warn")
+    refused(said, "there is no command warn")
+    assert "warm-up" not in said.err, "it is hidden"
