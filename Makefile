@@ -49,8 +49,8 @@ $(error there is no target $(no_target): $(if $(elsewhere_$(no_target)),$(elsewh
 endif
 
 # canary refuses the options that it does not know; the other targets take these.
-takes_analyze := RUN TRUST METHODS PARAMETERS FAULT_RATE QUIET JSON VERBOSE
-takes_show := RUN TRUST QUIET JSON VERBOSE
+takes_analyze := RUN TRUST METHODS PARAMETERS FAULT_RATE QUIET JSON VERBOSE FAIL_UNDER JUNIT SUMMARY
+takes_show := RUN TRUST QUIET JSON VERBOSE FAIL_UNDER JUNIT SUMMARY
 takes_shell := SWITCH FORCE
 takes_test := COVERAGE
 takes_p4 := P4C
@@ -92,6 +92,7 @@ help-options:
 	@echo '  WATCH=1            shows it in a browser of this machine while it goes on'
 	@echo '  SUDO=1             brings up networks of real packets through sudo'
 	@echo '  QUIET=1, JSON=1, VERBOSE=1   print the path alone, the figures as JSON, or everything'
+	@echo '  FAIL_UNDER=canary=0.95       fails if F1 is less; JUNIT=FILE, SUMMARY=FILE  reports for CI'
 	@echo 'make compare takes, too:'
 	@echo '  SEEDS=1-50         a range, or a list; OUT=DIR [runs/compare-<scenario>-<key>]'
 	@echo '  SWEEP=K=4,8,16     once for each value of a setting; values with commas: with ; between'

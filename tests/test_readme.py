@@ -102,7 +102,7 @@ def test_the_commands_taught_are_understood(page: Path) -> None:
         re.findall(r"^([a-z-]+)(?= .*:|:)", (ROOT / "Makefile").read_text(), re.MULTILINE)
     )
     targets |= {"analyze", "show"}
-    own = {"SCENARIO", "RUN", "SEEDS", "METHODS", "OUT", "SWEEP", "PARAMETERS", "SUDO"}
+    own = {*options.OF_COMMANDS}
     for program, command, *words in taught:
         if program == CANARY:
             known = get_command(app).commands[command]  # type: ignore[attr-defined]

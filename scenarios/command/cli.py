@@ -26,8 +26,10 @@ from typer.exceptions import TyperException
 
 from scenarios.command.arguments import (
     ConfigOption,
+    FailUnderOption,
     FaultRateOption,
     JsonOption,
+    JunitOption,
     KOption,
     MethodsOption,
     OwnMethodsOption,
@@ -36,10 +38,12 @@ from scenarios.command.arguments import (
     RunArgument,
     ScenarioOption,
     SudoOption,
+    SummaryOption,
     TrustOption,
     VerboseOption,
     WatchOption,
 )
+from scenarios.command.gates import Gate
 from scenarios.command.machine import clean_net, doctor, export_lab, net, shell, warm_up
 from scenarios.command.options import SettingsCommand, WordsCommand
 from scenarios.command.other_words import COMMANDS, OPTIONS, hint
@@ -139,14 +143,20 @@ def run(
     quiet: QuietOption = False,
     as_json: JsonOption = False,
     verbose: VerboseOption = False,
+    fail_under: FailUnderOption = None,
+    junit: JunitOption = None,
+    summary: SummaryOption = None,
 ) -> None:
     """Emulate a scenario, and compare all methods on it."""
-    output = Output(quiet, as_json, verbose)
+    output, gate = Output(quiet, as_json, verbose), Gate.of(fail_under, junit, summary)
     with output.working():
         path = _run(
-            ctx, scenario, config, run_dir, methods, parameters, fault_rate, watch=watch, sudo=sudo
+            *(ctx, scenario, config, run_dir, methods, parameters, fault_rate),
+            gate=gate,
+            watch=watch,
+            sudo=sudo,
         )
-    _show_run(output, path)
+    _show_run(output, gate, path)
 
 
 def _run(
@@ -158,6 +168,7 @@ def _run(
     parameters: str,
     fault_rate: float | None,
     *,
+    gate: Gate,
     watch: bool,
     sudo: bool,
 ) -> Path:
@@ -176,6 +187,7 @@ def _run(
     from testbed.fabric.topologies import make_packet_fabric
 
     chosen, _ = choose_methods(methods, parameters, fault_rate)
+    gate.need_methods(each.name for each in chosen)
     request = make_request(scenario, ctx.obj.settings, config)
     ctx.obj.print_environment()
 
@@ -202,14 +214,20 @@ def _run(
     return writer.path
 
 
-def _show_run(output: Output, path: Path) -> None:
-    """Write the page of a run that has just ended, and print its result."""
+def _show_run(output: Output, gate: Gate, path: Path) -> None:
+    """Write the page of a run that has just ended, and print its result.
+
+    Raises:
+        typer.Exit: A method is under its bar; the code is 1.
+    """
     from scenarios.command.show import figures_of, offer_page, show_run
 
     offered = offer_page(path)
     output.show(
         path, lambda: figures_of(path, trust=True), lambda: show_run(path, offered, output.verbose)
     )
+    if not gate.passes(str(path), figures_of(path, trust=True)):
+        raise typer.Exit(1)
 
 
 @app.command(cls=WordsCommand)
@@ -222,18 +240,22 @@ def analyze(
     quiet: QuietOption = False,
     as_json: JsonOption = False,
     verbose: VerboseOption = False,
+    fail_under: FailUnderOption = None,
+    junit: JunitOption = None,
+    summary: SummaryOption = None,
 ) -> None:
     """Diagnose a finished run again, without the network."""
     from analysis.evaluation.parameter_sets import choose_methods
     from scenarios.experiment.run import analyze as analyze_run
 
-    output = Output(quiet, as_json, verbose)
+    output, gate = Output(quiet, as_json, verbose), Gate.of(fail_under, junit, summary)
     with output.working():
         chosen, _ = choose_methods(methods, parameters, fault_rate)
+        gate.need_methods(each.name for each in chosen)
         with progress_bar() as progress:
             analyze_run(run_dir, progress, trust, chosen)
         exit_on_signals(f"the diagnoses are in {run_dir}")
-    _show_run(output, run_dir)
+    _show_run(output, gate, run_dir)
 
 
 @app.command(cls=WordsCommand)
@@ -243,6 +265,9 @@ def show(
     quiet: QuietOption = False,
     as_json: JsonOption = False,
     verbose: VerboseOption = False,
+    fail_under: FailUnderOption = None,
+    junit: JunitOption = None,
+    summary: SummaryOption = None,
 ) -> None:
     """Print the result of a finished run or comparison."""
     from scenarios.command.show import figures_of, show_figures
@@ -252,6 +277,9 @@ def show(
         lambda: figures_of(run_dir, trust),
         lambda: show_figures(run_dir, trust, verbose),
     )
+    gate = Gate.of(fail_under, junit, summary)
+    if not gate.passes(str(run_dir), figures_of(run_dir, trust)):
+        raise typer.Exit(1)
 
 
 @app.command()
@@ -294,6 +322,9 @@ def compare(
     quiet: QuietOption = False,
     as_json: JsonOption = False,
     verbose: VerboseOption = False,
+    fail_under: FailUnderOption = None,
+    junit: JunitOption = None,
+    summary: SummaryOption = None,
 ) -> None:
     """Compare the methods on many seeds, run in parallel.
 
@@ -315,6 +346,7 @@ def compare(
         sweep,
         sudo,
         Output(quiet, as_json, verbose),
+        Gate.of(fail_under, junit, summary),
     )
     if failed:
         raise typer.Exit(1)

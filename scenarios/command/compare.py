@@ -13,6 +13,7 @@ from analysis.evaluation.report import capture_line
 from analysis.methods.parameters import Parameters
 from analysis.methods.registry import REFERENCE, BuiltMethod, build
 from scenarios.command.arguments import parse_seeds
+from scenarios.command.gates import Gate
 from scenarios.command.options import GivenOptions
 from scenarios.command.results import Output
 from scenarios.command.show import (
@@ -61,16 +62,18 @@ def compare_seeds(
     sweep: str | None,
     sudo: bool,
     output: Output,
+    gate: Gate,
 ) -> bool:
     """Run and print the comparisons that the options of ``canary compare`` ask for; return True if
-    a seed failed. ``fault_rate`` is the loss rate from which on a link is called faulty, and
-    ``output`` what is printed."""
+    a seed failed or a method does not pass the gate. ``fault_rate`` is the loss rate from which on
+    a link is called faulty, and ``output`` what is printed."""
     if "seed" in given.settings:
         raise SettingsError("SEED is for one run: use SEEDS=1-20, or a list")
     every = parse_seeds(seeds)
     named, chosen = choose_methods(methods, parameters, fault_rate)
     if all(each.name != REFERENCE for each in named):
         named.append(build(REFERENCE, chosen))
+    gate.need_methods(each.name for each in named)
 
     def settings(more: Mapping[str, str]) -> Settings:
         """Return the requested settings changed by ``more``, at the pace of all runs. If a run
@@ -91,7 +94,7 @@ def compare_seeds(
         with output.working():
             one = settings({})
             given.print_environment()
-        return _one(runs, output, one, out or default_folder(name, one, named, chosen))
+        return _one(runs, output, gate, one, out or default_folder(name, one, named, chosen))
     setting, values = parse_sweep(sweep)
     if setting in given.settings:
         raise SettingsError(f"{setting.upper()} is swept: leave out {setting.upper()}=")
@@ -100,11 +103,11 @@ def compare_seeds(
         given.print_environment()
     first = by_value[values[0]]
     folder = out or sweep_folder(name, setting, first, named, chosen)
-    return _swept(runs, output, setting, by_value, folder)
+    return _swept(runs, output, gate, setting, by_value, folder)
 
 
-def _one(runs: _Runs, output: Output, settings: Settings, folder: Path) -> bool:
-    """Run and print one comparison; return True if a seed failed."""
+def _one(runs: _Runs, output: Output, gate: Gate, settings: Settings, folder: Path) -> bool:
+    """Run and print one comparison; return True if a seed failed or a method is under its bar."""
     with output.working(), progress_bar() as progress:
         result = compare(
             runs.name,
@@ -135,13 +138,20 @@ def _one(runs: _Runs, output: Output, settings: Settings, folder: Path) -> bool:
             show_comparison_screen(found, offered, console)
 
     output.show(folder, lambda: comparison_figures(found), show)
-    return bool(result.failures)
+    passed = gate.passes(str(folder), comparison_figures(found))
+    return bool(result.failures) or not passed
 
 
 def _swept(
-    runs: _Runs, output: Output, setting: str, by_value: Mapping[str, Settings], folder: Path
+    runs: _Runs,
+    output: Output,
+    gate: Gate,
+    setting: str,
+    by_value: Mapping[str, Settings],
+    folder: Path,
 ) -> bool:
-    """Run and print a comparison for each value of a setting; return True if a seed failed."""
+    """Run and print a comparison for each value of a setting; return True if a seed failed or a
+    method is under its bar."""
 
     def compare_at(value: str, place: Path, progress: Progress) -> Mapping[int, str]:
         """Run the comparison of a value in the folder ``place``; return why seeds failed, by number
@@ -173,4 +183,5 @@ def _swept(
         console.print(line(offered), soft_wrap=True)
 
     output.show(folder, lambda: sweep_figures(found), show)
-    return bool(failures)
+    passed = gate.passes(str(folder), sweep_figures(found))
+    return bool(failures) or not passed

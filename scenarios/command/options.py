@@ -41,6 +41,9 @@ OF_COMMANDS = (
     "QUIET",
     "JSON",
     "VERBOSE",
+    "FAIL_UNDER",
+    "JUNIT",
+    "SUMMARY",
 )
 """Options of `run`, `compare` and `export-lab` that are not settings."""
 
