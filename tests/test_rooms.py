@@ -65,12 +65,15 @@ SCENARIOS: dict[str, set[str]] = {
     "scenarios.many": RUN,
     "scenarios.papers": {"scenarios.experiment", "scenarios.many"},
     "scenarios.command": RUN | {"scenarios.live", "scenarios.many", "scenarios.papers"},
-    "scenarios.api": {"scenarios.experiment", "scenarios.keywords", "scenarios.frames"},
+    "scenarios.api": {
+        *("scenarios.experiment", "scenarios.keywords", "scenarios.frames", "scenarios.notebook"),
+    },
     "scenarios.compared": {
         *("scenarios.experiment", "scenarios.many", "scenarios.keywords", "scenarios.frames"),
     },
     "scenarios.frames": set(),
     "scenarios.keywords": {"scenarios.experiment"},
+    "scenarios.notebook": set(),
     "scenarios.pytest_fixture": {"scenarios", "scenarios.api"},
     "scenarios.__main__": {"scenarios.command", "scenarios.process"},
     "scenarios.scenario": {"scenarios.experiment"},

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
-from analysis.evaluation.screen import in_units
 from testbed.errors import UserError
 from testbed.fabric.names import nearest, plain, shortened
 from testbed.record.atomic import output_file
@@ -193,6 +192,8 @@ def scores_of(figures: Mapping[str, Any]) -> list[Score]:
 
 
 def _scores(figures: Mapping[str, Any]) -> Iterator[Score]:
+    from analysis.evaluation.screen import in_units  # it imports NumPy, and canary --help is quick
+
     if "methods" in figures:
         for name, entry in figures["methods"].items():
             own = entry[entry["native"]]

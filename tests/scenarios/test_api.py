@@ -83,7 +83,7 @@ def test_a_run_without_a_path_gets_a_name_of_its_own(
 
 def test_mistakes_are_one_line(result: Run, tmp_path: Path) -> None:
     for wrong, why in (
-        (lambda: scenarios.run(kk=8), "did you mean K?"),
+        (lambda: scenarios.run(kk=8), "there is no setting kk: did you mean k?"),
         (lambda: scenarios.run("nope"), "no scenario 'nope'"),
         (lambda: scenarios.run(topology="leaf-spine:8:4", backend="flow", k=8), "has no effect"),
         (lambda: load(tmp_path / "nowhere"), "nowhere"),
