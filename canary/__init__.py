@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The testbed from Python: run a scenario, load a run, or diagnose telemetry from elsewhere.
+"""The testbed from Python: run a scenario, load a run, compare, or diagnose other telemetry.
 
 import canary
 
@@ -8,6 +8,8 @@ print(result)                                       # as `canary show` has it
 result.figures                                      # a row a method
 result.table("links")                               # any table of the run
 result.diagnose("canary-mle").wrong                 # healthy links that it blames
+result.links, result.verdicts                       # frames, by the name of a link
+canary.compare(seeds=10, methods=["canary", "mle"]).paired()
 canary.localize("fabric.csv", "observations.csv", "flock").blamed
 
 `Scenario`, `Settings`, `Fault`, `FaultPlan`, `FlowMatch` and `Ternary` are for scenarios of your
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
     from analysis.methods.base import Diagnosis, Method
     from analysis.telemetry.telemetry import Flows, Probes, SegmentCounts, Telemetry
     from scenarios.api import Run, Verdict, load, localize, run
+    from scenarios.compared import Comparison, compare, load_comparison
     from scenarios.experiment.request import Scenario
     from scenarios.experiment.settings import Settings
     from testbed.fabric.clos import Fabric
@@ -36,6 +39,7 @@ if TYPE_CHECKING:
     from testbed.faults.plan import Fault, FaultPlan, FlowMatch, Ternary
 
 __all__ = [
+    "Comparison",
     "Diagnosis",
     "Fabric",
     "FatTree",
@@ -53,7 +57,9 @@ __all__ = [
     "Telemetry",
     "Ternary",
     "Verdict",
+    "compare",
     "load",
+    "load_comparison",
     "localize",
     "run",
 ]
@@ -62,6 +68,7 @@ _MODULES = {
     "analysis.methods.base": ("Diagnosis", "Method"),
     "analysis.telemetry.telemetry": ("Flows", "Probes", "SegmentCounts", "Telemetry"),
     "scenarios.api": ("Run", "Verdict", "load", "localize", "run"),
+    "scenarios.compared": ("Comparison", "compare", "load_comparison"),
     "scenarios.experiment.request": ("Scenario",),
     "scenarios.experiment.settings": ("Settings",),
     "testbed.fabric.clos": ("Fabric",),

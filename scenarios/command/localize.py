@@ -11,10 +11,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from analysis.evaluation.ranking import COLUMNS, ranking_columns
+from analysis.evaluation.ranking import COLUMNS, ranking_columns, render_ranking
+from analysis.evaluation.report import parameters_line
 from analysis.methods.base import Diagnosis, Localizer, diagnose
 from analysis.methods.canary import Canary
 from analysis.methods.mle.mle import CanaryMle
@@ -26,6 +28,7 @@ from analysis.telemetry.reading import read_observations
 from analysis.telemetry.telemetry import MissingTelemetry
 from analysis.telemetry.writing import write_observations
 from scenarios.experiment.observer import Progress
+from scenarios.experiment.terminal import line, wide_console
 from scenarios.many.cluster import workers_of
 from testbed.record.atomic import held
 from testbed.record.fabric_file import NumberedFabric, read_fabric, write_fabric
@@ -64,6 +67,28 @@ class Verdicts:
             f"({fabric.n_tors:,} of tier 0); observations: {counts}"
         )
 
+    def figures(self) -> dict[str, Any]:
+        """Return the number of observations of each kind and, for each method, its blamed links and
+        devices, for programs."""
+        names = self.numbered.fabric.link_names
+        switches = self.numbered.fabric.switch_names
+        return {
+            "observations": dict(self.observations),
+            "methods": {
+                name: {
+                    "native": each.native,
+                    "blamed": [names[link] for link in each.flagged.tolist()],
+                    "devices": [switches[device] for device in each.devices.tolist()],
+                    "score": {
+                        names[link]: float(each.score[link]) for link in each.flagged.tolist()
+                    },
+                    "seconds": each.seconds,
+                }
+                for name, each in self.diagnoses.items()
+            },
+            "missing": list(self.silent),
+        }
+
     def write(self, path: Path) -> None:
         """Write the rankings of all methods as Parquet or CSV, by the suffix; see
         `analysis.evaluation.ranking`.
@@ -73,6 +98,28 @@ class Verdicts:
             testbed.record.schema.TableError: The file cannot be written, or has another suffix.
         """
         write_columns(path, ranking_columns(self.diagnoses, self.numbered), RANKING)
+
+
+def print_verdicts(verdicts: Verdicts, origins: Mapping[str, str], written: str) -> None:
+    """Print the ranking of each method, and why others have none.
+
+    Args:
+        verdicts: The diagnoses.
+        origins: Where the parameters of each method come from.
+        written: The file of all rankings, in words; empty if there is none.
+    """
+    console = wide_console()
+    console.print(line(verdicts.heading()))
+    for name, diagnosis in verdicts.diagnoses.items():
+        console.print()
+        console.print(render_ranking(name, diagnosis, verdicts.numbered))
+    console.print()
+    console.print(line(parameters_line(origins), "dim"), soft_wrap=True)
+    for reason in verdicts.silent:
+        console.print()
+        console.print(line(reason, "yellow"))
+    if written:
+        console.print(line(f"ranking: {written}"), soft_wrap=True)
 
 
 def localize(

@@ -162,13 +162,14 @@ def test_a_capture_is_replayed_kept_or_fitted(
         assert (
             account["sha256"] == hashlib.sha256((folder / "trace.pcap.gz").read_bytes()).hexdigest()
         )
-        assert f"600 frames read, {expected} replayed" in result.out
+        assert f"traffic of trace.pcap.gz: {expected} of 600 frames replayed" in result.out
+        assert f"600 frames read, {expected} replayed" in canary("show", "-v", str(path)).out
         longer = "trace.pcap.gz is longer than the run of 0.2 s: 100 of 600 frames in 1.2 s"
         assert (longer in result.err + caplog.text) == (expected == 100), result.err
         assert (flows["src_host"] != flows["dst_host"]).all()
         tuples = zip(*(flows[c].tolist() for c in list(flows)[:5]), strict=True)
         assert len(set(tuples)) == len(flows["sent"])
-    assert f"{expected} replayed" in canary("analyze", str(path), *ONE).out
+    assert f"{expected} of 600 frames replayed" in canary("analyze", str(path), *ONE).out
 
 
 def test_no_compiler_says_what_to_install(tmp_path: Path) -> None:
