@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
@@ -19,6 +20,7 @@ from testbed.fabric.paths import Paths, PathSets, pointers
 from testbed.fabric.segments import Segments
 from testbed.record.exchange import KINDS, OBSERVATIONS
 from testbed.record.fabric_file import NumberedFabric
+from testbed.record.foreign import Receipt
 from testbed.record.messages import shown
 from testbed.record.run_tables import PLANS
 from testbed.record.schema import TableError
@@ -57,16 +59,19 @@ class _Columns:
         return self.sets.take(self.set_of[rows]).paths
 
 
-def read_observations(path: Path, numbered: NumberedFabric) -> Telemetry:
+def read_observations(
+    path: Path | pa.Table, numbered: NumberedFabric, receipt: Receipt | None = None
+) -> Telemetry:
     """Return the observations of a fabric, read from a file or a folder of files (`table_files`).
 
+    With a ``receipt``, the table is read as other programs write it (`testbed.record.foreign`).
     Kinds without rows count as not measured.
 
     Raises:
         TableError: The file cannot be read, or a row is invalid (one line).
     """
     fabric = numbered.fabric
-    table = read_table_or_parts(path, OBSERVATIONS)
+    table = read_table_or_parts(path, OBSERVATIONS, receipt)
     table.need_rows()
     kind, plan = table.values("kind").codes, table.values("plan").codes
     table.refuse((plan >= 0) & (kind != KINDS.index("active")), "only active rows have a plan")
@@ -121,6 +126,8 @@ def _path_sets(table: Table, numbered: NumberedFabric) -> tuple[LongArray, PathS
 def _from_links(
     table: Table, numbered: NumberedFabric, nested: Nested, row: LongArray
 ) -> tuple[LongArray, IntArray]:
+    if nested.names:
+        return nested.length, _named_links(table, numbered, nested, row)
     order = np.argsort(numbered.link_ids)
     known = numbered.link_ids[order]
     at = np.minimum(np.searchsorted(known, nested.values), len(known) - 1)
@@ -130,35 +137,75 @@ def _from_links(
     return nested.length, order[at].astype(np.int32)
 
 
+def _named_links(
+    table: Table, numbered: NumberedFabric, nested: Nested, row: LongArray
+) -> IntArray:
+    """Return the link of each entry of paths that name their links: ``leaf2->spine1#2``, or its
+    number as text."""
+    known = {str(number): i for i, number in enumerate(numbered.link_ids.tolist())}
+    known |= {name: i for i, name in enumerate(numbered.fabric.link_names)}
+    link = np.array([known.get(name, -1) for name in nested.names], np.int32)[nested.values]
+    for entry in np.flatnonzero(link < 0)[:1]:
+        name = shown(nested.names[nested.values[entry]])
+        raise table.fail(int(row[entry]), f"link {name} is not in the fabric")
+    return link
+
+
 def _from_nodes(
     table: Table, numbered: NumberedFabric, nested: Nested, row: LongArray
 ) -> tuple[LongArray, IntArray]:
-    """Return the links between consecutive nodes of each path, one fewer than nodes."""
+    """Return the links between consecutive nodes of each path, one fewer than nodes.
+
+    ``spine1#2`` is reached by the second of several links from the node before it. A node that is
+    named twice in a row, as where links are listed, counts once.
+    """
     fabric = numbered.fabric
     known = {name: i for i, name in enumerate(fabric.switch_names)}
-    node = np.array([known.get(name, -1) for name in nested.names], np.int64)[nested.values]
+    named = np.array([_node_and_link(name, known) for name in nested.names], np.int64)
+    node, nth = named.reshape(-1, 2)[nested.values].T
     for entry in np.flatnonzero(node < 0)[:1]:
         name = nested.names[nested.values[entry]]
         raise table.fail(int(row[entry]), f"node {shown(name)} is not a switch of the fabric")
+    path = np.repeat(np.arange(len(nested.length)), nested.length)
+    again = np.zeros(len(node), np.bool_)
+    again[1:] = (node[1:] == node[:-1]) & (path[1:] == path[:-1]) & (nth[1:] == 0)
+    node, nth, row, path, values = (each[~again] for each in (node, nth, row, path, nested.values))
+    nested = Nested(
+        nested.width, np.bincount(path, minlength=len(nested.length)), values, nested.names
+    )
     # An entry that ends its path has no next node.
     last = np.zeros(len(node), np.bool_)
     ends = np.cumsum(nested.length) - 1
     last[ends[nested.length > 0]] = True
     here = np.flatnonzero(~last)
     key = fabric.link_src.astype(np.int64) * fabric.n_switches + fabric.link_dst
-    order = np.argsort(key)
+    order = np.argsort(key, kind="stable")
     wanted = node[here] * fabric.n_switches + node[here + 1]
     low = np.searchsorted(key[order], wanted)
     high = np.searchsorted(key[order], wanted, side="right")
-    for entry in np.flatnonzero(high - low != 1)[:1]:
+    which = nth[here + 1]
+    chosen = np.where(which > 0, low + which - 1, low)
+    for entry in np.flatnonzero((chosen >= high) | ((which == 0) & (high - low != 1)))[:1]:
         ends_of = [nested.names[nested.values[here[entry] + i]] for i in (0, 1)]
         reason = (
             f"no link leads from {ends_of[0]} to {ends_of[1]}"
-            if high[entry] == low[entry]
-            else f"several links lead from {ends_of[0]} to {ends_of[1]}: give paths by link"
+            if high[entry] == low[entry] or which[entry]
+            else f"several links lead from {ends_of[0]} to {ends_of[1]}: give paths by link, or "
+            f"{ends_of[1]}#2 for the second"
         )
         raise table.fail(int(row[here[entry]]), reason)
-    return np.maximum(nested.length - 1, 0), order[low].astype(np.int32)
+    return np.maximum(nested.length - 1, 0), order[chosen].astype(np.int32)
+
+
+def _node_and_link(name: str, known: dict[str, int]) -> tuple[int, int]:
+    """Return the number of a named switch, -1 if it is unknown, and which of several links leads to
+    it, 0 if the name does not say."""
+    if name in known:
+        return known[name], 0
+    base, mark, nth = name.rpartition("#")
+    if mark and nth.isdecimal() and len(nth) < 6 and int(nth) > 0:
+        return known.get(base, -1), int(nth)
+    return -1, 0
 
 
 def _check_paths(

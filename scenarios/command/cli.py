@@ -260,9 +260,14 @@ def compare(
 
 @app.command()
 def localize(
-    topology: Annotated[Path, typer.Option(help="The fabric: .parquet or .csv.")],
+    topology: Annotated[
+        Path, typer.Option(help="The fabric: .parquet or .csv, or the folder of an import.")
+    ],
     telemetry: Annotated[
-        Path, typer.Option(help="The observations: .parquet or .csv, or a folder of parts.")
+        Path,
+        typer.Option(
+            help="The observations: .parquet or .csv, or a folder of parts or of an import."
+        ),
     ],
     method: MethodsOption = "all",
     out: Annotated[
@@ -278,6 +283,13 @@ def localize(
             "[default: this machine]"
         ),
     ] = None,
+    strict: Annotated[
+        bool,
+        typer.Option("--strict", help="Refuse tables that are not as the record describes them."),
+    ] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print the verdicts as JSON, for programs.")
+    ] = False,
 ) -> None:
     """Localize faulty links from files of telemetry.
 
@@ -296,11 +308,16 @@ def localize(
         is_csv(out)
     chosen, _ = choose_methods(method, parameters, fault_rate)
     with progress_bar() as progress:
-        verdicts = localize_files(topology, telemetry, chosen, progress, cluster)
+        verdicts = localize_files(topology, telemetry, chosen, progress, cluster, strict=strict)
     if out is not None:
         verdicts.write(out)
+    if as_json:
+        print(json.dumps(verdicts.figures(), indent=2))
+        return
     console = wide_console()
     console.print(line(verdicts.heading()))
+    for each in verdicts.receipt:
+        console.print(line(each, "dim"), soft_wrap=True)
     for name, diagnosis in verdicts.diagnoses.items():
         console.print()
         console.print(render_ranking(name, diagnosis, verdicts.numbered))

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -30,6 +31,7 @@ from scenarios.many.cluster import workers_of
 from testbed.record.atomic import held
 from testbed.record.fabric_file import NumberedFabric, read_fabric, write_fabric
 from testbed.record.files import columns_kind, read_file, table_files, write_columns
+from testbed.record.foreign import Receipt, table_in
 from testbed.record.outputs import need_folder
 from testbed.record.run import RunDirectory, RunError
 from testbed.record.run_tables import FABRIC
@@ -47,12 +49,14 @@ class Verdicts:
         observations: The number of observations of each kind.
         diagnoses: The diagnosis of each method.
         silent: For each method without a diagnosis, the reason in one line.
+        receipt: What it took to read tables as other programs write them, a line for each.
     """
 
     numbered: NumberedFabric
     observations: Mapping[str, int]
     diagnoses: Mapping[str, Diagnosis]
     silent: Sequence[str]
+    receipt: Sequence[str] = ()
 
     def heading(self) -> str:
         """Return one line with the size of the fabric and the number of observations of each
@@ -63,6 +67,27 @@ class Verdicts:
             f"{fabric.n_links:,} directed links, {fabric.n_switches:,} switches "
             f"({fabric.n_tors:,} of tier 0); observations: {counts}"
         )
+
+    def figures(self) -> dict[str, Any]:
+        """Return the verdicts as values that JSON has: blamed links and switches by name."""
+        fabric = self.numbered.fabric
+        verdicts: dict[str, Any] = {}
+        for name, diagnosis in self.diagnoses.items():
+            verdicts[name] = {
+                "blamed": [fabric.link_names[link] for link in diagnosis.flagged.tolist()],
+                "devices": [fabric.switch_names[each] for each in diagnosis.devices.tolist()],
+                "native": diagnosis.native,
+                "ties": [[fabric.link_names[link] for link in tie] for tie in diagnosis.ties],
+                "remarks": list(diagnosis.remarks),
+            }
+        return {
+            "links": fabric.n_links,
+            "switches": fabric.n_switches,
+            "observations": dict(self.observations),
+            "receipt": list(self.receipt),
+            "verdicts": verdicts,
+            "silent": list(self.silent),
+        }
 
     def write(self, path: Path) -> None:
         """Write the rankings of all methods as Parquet or CSV, by the suffix; see
@@ -81,11 +106,15 @@ def localize(
     methods: Sequence[BuiltMethod],
     progress: Progress,
     cluster: str | None = None,
+    *,
+    strict: bool = False,
 ) -> Verdicts:
     """Diagnose telemetry from files with each method, and return the diagnoses.
 
-    ``observations`` may be a folder of files, which are one table, or a folder of parts of segment
-    counts (`analysis.telemetry.parts`). One worker of this machine, or of ``cluster``
+    Tables are read as other programs write them (`testbed.record.foreign`), or, if ``strict``, only
+    as the record's description has them. Either may be the folder that `export` or `canary import`
+    wrote. ``observations`` may be a folder of files, which are one table, or a folder of parts of
+    segment counts (`analysis.telemetry.parts`). One worker of this machine, or of ``cluster``
     (`scenarios.many.cluster`), reads and holds each such part.
 
     Raises:
@@ -95,12 +124,14 @@ def localize(
     """
     progress("reading", 0.0)
     makers = {each.name: each.method for each in methods}
-    numbered = read_fabric(fabric)
+    receipt = None if strict else Receipt()
+    fabric, observations = table_in(fabric, "fabric"), table_in(observations, "observations")
+    numbered = read_fabric(fabric, receipt)
     if observations.is_dir() and holds_parts(observations):
         return _in_parts(numbered, observations, makers, progress, cluster)
     if cluster is not None:
         raise RunError("CLUSTER= is for telemetry in parts: canary export --parts makes them")
-    telemetry = read_observations(observations, numbered)
+    telemetry = read_observations(observations, numbered, receipt)
     diagnoses: dict[str, Diagnosis] = {}
     silent = []
     for done, (name, method) in enumerate(makers.items()):
@@ -119,7 +150,7 @@ def localize(
     counts = {kind: len(part) for kind, part in parts.items() if part is not None}
     if telemetry.segments is not None:
         counts["segment"] = int((telemetry.segments.sent > 0).sum())
-    return Verdicts(numbered, counts, diagnoses, silent)
+    return Verdicts(numbered, counts, diagnoses, silent, receipt.lines() if receipt else ())
 
 
 def _in_parts(
