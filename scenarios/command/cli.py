@@ -128,7 +128,7 @@ def run(
     """Emulate a scenario, and compare all methods on it."""
     from analysis.evaluation.parameter_sets import choose_methods
     from analysis.evaluation.report import render
-    from scenarios.command.show import offer_page
+    from scenarios.command.show import offer_page, traffic_of
     from scenarios.command.watch import watching
     from scenarios.experiment.backends import pick_backend
     from scenarios.experiment.pace import at_this_pace
@@ -167,6 +167,7 @@ def run(
         exit_on_signals(plain(f"the run is in {writer.path}"))
     console = Console()
     render(summary, console)
+    console.print(line(f"traffic: {traffic_of(writer.path)}"), soft_wrap=True)
     console.print(line(f"run directory: {writer.path}"), soft_wrap=True)
     console.print(line(offer_page(writer.path)), soft_wrap=True)
 
