@@ -146,6 +146,7 @@ def localize(
         "active": telemetry.probes,
         "passive": telemetry.flows,
         "connection": telemetry.connections,
+        "roundtrip": telemetry.roundtrips,
     }
     counts = {kind: len(part) for kind, part in parts.items() if part is not None}
     if telemetry.segments is not None:
