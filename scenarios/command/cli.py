@@ -88,6 +88,13 @@ def _calibrated() -> list[str]:
     return ["all", *GRIDS]
 
 
+def _formats() -> list[str]:
+    """Return the names that FORMAT of ``canary import`` completes."""
+    from analysis.importers.registry import importer_names
+
+    return importer_names()
+
+
 @app.callback(invoke_without_command=True)
 def start(
     ctx: typer.Context,
@@ -330,6 +337,49 @@ def localize(
         console.print(line(reason, "yellow"))
     if out is not None:
         console.print(line(f"ranking: {in_words(out, replaces)}"), soft_wrap=True)
+
+
+@app.command("import")
+def import_(
+    format_: Annotated[
+        str,
+        typer.Argument(
+            metavar="FORMAT", help="The format: flock, pingmesh, gnmi, ...", autocompletion=_formats
+        ),
+    ],
+    files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Its files.")],
+    out: Annotated[Path, typer.Option(help="Folder for the tables.")],
+    topology: Annotated[
+        Path | None,
+        typer.Option(
+            help="The fabric of observations: a table, the folder of an import, or a file of a "
+            "fabric's format. [default: none]"
+        ),
+    ] = None,
+    hosts: Annotated[
+        str | None,
+        typer.Option(
+            help="Which ToR has which address: leaf{1}=10.{1}.0.0/16, or a file of both. "
+            "[default: none]"
+        ),
+    ] = None,
+    tors: Annotated[
+        str | None,
+        typer.Option(help="The names of a fabric's ToRs: leaf*. [default: by role and name]"),
+    ] = None,
+) -> None:
+    """Make the tables that `localize` reads from the files of other tools.
+
+    docs/do/import.md has the formats.
+    """
+    from scenarios.command.imports import import_to
+
+    raise_on_signals()
+    found, written = import_to(format_, files, out, topology, hosts, tors)
+    for note in found.notes:
+        print(plain(note))
+    for path in written:
+        print(plain(str(path)))
 
 
 @app.command()

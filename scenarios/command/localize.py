@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from analysis.evaluation.ranking import COLUMNS, ranking_columns
+from analysis.importers.tables import PLACES
 from analysis.methods.base import Diagnosis, Localizer, diagnose
 from analysis.methods.canary import Canary
 from analysis.methods.mle.mle import CanaryMle
@@ -207,7 +208,7 @@ def export(
         testbed.record.schema.TableError: A file cannot be written.
     """
     try:
-        need_folder(folder, _exported, "export", "folder")
+        need_folder(folder, exported, "export", "folder")
         telemetry = read_telemetry(RunDirectory(run, trust=trust))
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -238,8 +239,9 @@ def export(
 _PARTIAL = ".partial-"
 
 
-def _exported(folder: Path) -> bool:
-    """Return True if a folder holds nothing but what `export` writes, its fabric among it."""
+def exported(folder: Path) -> bool:
+    """Return True if a folder holds nothing but what `export` or `canary import` writes, its fabric
+    among it."""
     known = {f"{name}.{end}" for name in ("fabric", "observations") for end in ("parquet", "csv")}
     there = {path.name for path in folder.iterdir() if not path.name.startswith(_PARTIAL)}
     fabrics = there & {"fabric.parquet", "fabric.csv"}
@@ -247,4 +249,4 @@ def _exported(folder: Path) -> bool:
         own = all(read_file(folder / name, FABRIC) is not None for name in fabrics)
     except TableError:
         return False
-    return own and bool(fabrics or not there) and there <= known | {"parts"}
+    return own and bool(fabrics or not there) and there <= known | {"parts", PLACES}

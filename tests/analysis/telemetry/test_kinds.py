@@ -205,11 +205,11 @@ def test_round_trips_in_a_fat_tree(tmp_path: Path, faulty: str) -> None:
 
 def test_other_methods_say_what_they_lack_and_the_kind_is_read_alone(tmp_path: Path) -> None:
     rng = np.random.default_rng(1)
-    telemetry = read(tmp_path, mesh(FABRIC, "leaf2->spine1", 0.02, rng, 100))
+    telemetry = read(tmp_path, mesh(FABRIC, "leaf2->spine1", 0.02, rng, 4000))
     for name in ("flock", "netbouncer", "007", "canary", "detector"):
         with pytest.raises(MissingTelemetry, match="missing"):
             make_method(name).localize(telemetry)
-    head, *rows = mesh(FABRIC, "leaf2->spine1", 0.02, rng, 100).splitlines()
+    head, *rows = mesh(FABRIC, "leaf2->spine1", 0.02, rng, 4000).splitlines()
     rows = [f"{row}," for row in rows]
     both = read(tmp_path, "\n".join([f"{head},paths", *rows, "active,,,9,0,0 1", ""]))
     with pytest.raises(MissingTelemetry, match="reads the kind roundtrip alone"):
