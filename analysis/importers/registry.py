@@ -56,12 +56,12 @@ def find_importer(name: str) -> Importer:
 
 
 def render() -> str:
-    """Return the documentation of all readers of this project in Markdown."""
-    parts: list[str] = []
-    for makes, title in (("fabric", "Fabrics"), ("observations", "Observations")):
-        parts.append(f"### {title}\n")
-        for each in IMPORTERS.values():
-            if each.makes == makes:
-                read = f" Read by {each.methods}." if each.methods else ""
-                parts.append(f"**`{each.name}`**: {each.what}.{read}\n\n```\n{each.example}```\n")
-    return "\n".join(parts)
+    """Return the documentation of all readers of this project in Markdown: a table of the formats,
+    and a small file of each."""
+    lines = ["| format | files | makes | read by |", "| --- | --- | --- | --- |"]
+    for each in IMPORTERS.values():
+        read = each.methods or "all methods"
+        lines.append(f"| `{each.name}` | {each.what} | {each.makes} | {read} |")
+    for each in IMPORTERS.values():
+        lines += ["", f"`{each.name}`:", "", "```", *each.example.splitlines(), "```"]
+    return "\n".join(lines)

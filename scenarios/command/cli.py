@@ -304,9 +304,7 @@ def localize(
     docs/reference/record.md describes these files.
     """
     from analysis.evaluation.parameter_sets import choose_methods
-    from analysis.evaluation.ranking import render_ranking
-    from analysis.evaluation.report import parameters_line
-    from scenarios.command.localize import RANKING
+    from scenarios.command.localize import RANKING, show_verdicts
     from scenarios.command.localize import localize as localize_files
     from testbed.record.files import is_csv
     from testbed.record.outputs import in_words, need_place
@@ -322,21 +320,9 @@ def localize(
     if as_json:
         print(json.dumps(verdicts.figures(), indent=2))
         return
-    console = wide_console()
-    console.print(line(verdicts.heading()))
-    for each in verdicts.receipt:
-        console.print(line(each, "dim"), soft_wrap=True)
-    for name, diagnosis in verdicts.diagnoses.items():
-        console.print()
-        console.print(render_ranking(name, diagnosis, verdicts.numbered))
-    used = {each.name: each.origin for each in chosen if each.name in verdicts.diagnoses}
-    console.print()
-    console.print(line(parameters_line(used), "dim"), soft_wrap=True)
-    for reason in verdicts.silent:
-        console.print()
-        console.print(line(reason, "yellow"))
+    show_verdicts(verdicts, {each.name: each.origin for each in chosen}, wide_console())
     if out is not None:
-        console.print(line(f"ranking: {in_words(out, replaces)}"), soft_wrap=True)
+        print(plain(f"ranking: {in_words(out, replaces)}"))
 
 
 @app.command("import")

@@ -14,8 +14,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from rich.console import Console
 
-from analysis.evaluation.ranking import COLUMNS, ranking_columns
+from analysis.evaluation.ranking import COLUMNS, ranking_columns, render_ranking
+from analysis.evaluation.report import parameters_line
 from analysis.importers.tables import PLACES
 from analysis.methods.base import Diagnosis, Localizer, diagnose
 from analysis.methods.canary import Canary
@@ -28,6 +30,7 @@ from analysis.telemetry.reading import read_observations
 from analysis.telemetry.telemetry import MissingTelemetry
 from analysis.telemetry.writing import write_observations
 from scenarios.experiment.observer import Progress
+from scenarios.experiment.terminal import line
 from scenarios.many.cluster import workers_of
 from testbed.record.atomic import held
 from testbed.record.fabric_file import NumberedFabric, read_fabric, write_fabric
@@ -153,6 +156,23 @@ def localize(
     if telemetry.segments is not None:
         counts["segment"] = int((telemetry.segments.sent > 0).sum())
     return Verdicts(numbered, counts, diagnoses, silent, receipt.lines() if receipt else ())
+
+
+def show_verdicts(verdicts: Verdicts, origins: Mapping[str, str], console: Console) -> None:
+    """Print the verdicts of all methods; ``origins`` says where each method's parameters are
+    from."""
+    console.print(line(verdicts.heading()))
+    for each in verdicts.receipt:
+        console.print(line(each, "dim"), soft_wrap=True)
+    for name, diagnosis in verdicts.diagnoses.items():
+        console.print()
+        console.print(render_ranking(name, diagnosis, verdicts.numbered))
+    used = {name: origins[name] for name in origins if name in verdicts.diagnoses}
+    console.print()
+    console.print(line(parameters_line(used), "dim"), soft_wrap=True)
+    for reason in verdicts.silent:
+        console.print()
+        console.print(line(reason, "yellow"))
 
 
 def _in_parts(
