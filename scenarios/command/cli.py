@@ -104,6 +104,13 @@ def _words() -> list[str]:
     return words()
 
 
+def _formats() -> list[str]:
+    """Return the names that FORMAT of ``canary import`` completes."""
+    from analysis.importers.registry import importer_names
+
+    return importer_names()
+
+
 @app.callback(invoke_without_command=True)
 def start(
     ctx: typer.Context,
@@ -174,6 +181,7 @@ def _run(
 ) -> Path:
     """Make the run that the options of ``canary run`` ask for, and return its directory."""
     from analysis.evaluation.parameter_sets import choose_methods
+    from scenarios.command.show import traffic_of
     from scenarios.command.watch import watching
     from scenarios.experiment.backends import pick_backend
     from scenarios.experiment.pace import at_this_pace
@@ -211,6 +219,7 @@ def _run(
         settings = at_this_pace(settings, request.named)
         run_experiment(request.name, request.scenario, settings, writer, chosen, observer)
         exit_on_signals(plain(f"the run is in {writer.path}"))
+    print(plain(f"traffic: {traffic_of(writer.path)}"), file=sys.stderr)
     return writer.path
 
 
@@ -354,9 +363,14 @@ def compare(
 
 @app.command()
 def localize(
-    topology: Annotated[Path, typer.Option(help="The fabric: .parquet or .csv.")],
+    topology: Annotated[
+        Path, typer.Option(help="The fabric: .parquet or .csv, or the folder of an import.")
+    ],
     telemetry: Annotated[
-        Path, typer.Option(help="The observations: .parquet or .csv, or a folder of parts.")
+        Path,
+        typer.Option(
+            help="The observations: .parquet or .csv, or a folder of parts or of an import."
+        ),
     ],
     method: MethodsOption = "all",
     out: Annotated[
@@ -372,6 +386,10 @@ def localize(
             "[default: this machine]"
         ),
     ] = None,
+    strict: Annotated[
+        bool,
+        typer.Option("--strict", help="Refuse tables that are not as the record describes them."),
+    ] = False,
     quiet: QuietOption = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -392,12 +410,55 @@ def localize(
         is_csv(out)
     chosen, _ = choose_methods(method, parameters, fault_rate)
     with output.working(), progress_bar() as progress:
-        verdicts = localize_files(topology, telemetry, chosen, progress, cluster)
+        verdicts = localize_files(topology, telemetry, chosen, progress, cluster, strict=strict)
     if out is not None:
         verdicts.write(out)
     used = {each.name: each.origin for each in chosen if each.name in verdicts.diagnoses}
     written = "" if out is None else in_words(out, replaces)
     output.show(out, verdicts.figures, lambda: print_verdicts(verdicts, used, written))
+
+
+@app.command("import")
+def import_(
+    format_: Annotated[
+        str,
+        typer.Argument(
+            metavar="FORMAT", help="The format: flock, pingmesh, gnmi, ...", autocompletion=_formats
+        ),
+    ],
+    files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Its files.")],
+    out: Annotated[Path, typer.Option(help="Folder for the tables.")],
+    topology: Annotated[
+        Path | None,
+        typer.Option(
+            help="The fabric of observations: a table, the folder of an import, or a file of a "
+            "fabric's format. [default: none]"
+        ),
+    ] = None,
+    hosts: Annotated[
+        str | None,
+        typer.Option(
+            help="Which ToR has which address: leaf{1}=10.{1}.0.0/16, or a file of both. "
+            "[default: none]"
+        ),
+    ] = None,
+    tors: Annotated[
+        str | None,
+        typer.Option(help="The names of a fabric's ToRs: leaf*. [default: by role and name]"),
+    ] = None,
+) -> None:
+    """Make the tables that `localize` reads from the files of other tools.
+
+    docs/do/import.md has the formats.
+    """
+    from scenarios.command.imports import import_to
+
+    raise_on_signals()
+    found, written = import_to(format_, files, out, topology, hosts, tors)
+    for note in found.notes:
+        print(plain(note))
+    for path in written:
+        print(plain(str(path)))
 
 
 @app.command()
