@@ -49,9 +49,9 @@ static void arrive(part_t *part, const event_t *event) {
     ss_result *result = &part->result;
     part->now = event->time;
     complete(net, frame);
-    net->forward(net->switches[part->current], event->port, frame->data, frame->data + frame->begin,
-                 frame->stored, frame->length, event->time / 1000, net->rated ? admit : NULL, part,
-                 result);
+    const ss_arrival in = {frame->data,  frame->data + frame->begin, event->time / 1000,
+                           event->port, frame->stored,              frame->length};
+    net->forward(net->switches[part->current], &in, net->rated ? admit : NULL, part, result);
     part->stats.packet_hops++;
     uint64_t verdict = result->observed;
     if (VERDICT_EXPIRED(verdict) && VERDICT_CAUSE(verdict) != CAUSE_TTL) {

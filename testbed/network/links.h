@@ -12,8 +12,7 @@
 #define NOWHERE UINT32_MAX
 #define SOON 8     /* packets of a source ahead of which their flow is fetched into the cache */
 
-typedef int (*forward_fn)(ss_switch *, uint32_t, uint8_t *, const uint8_t *, uint32_t, uint32_t,
-                          uint64_t, ss_admit_fn, void *, ss_result *);
+typedef int (*forward_fn)(ss_switch *, const ss_arrival *, ss_admit_fn, void *, ss_result *);
 
 typedef void (*prefetch_fn)(const ss_switch *);
 

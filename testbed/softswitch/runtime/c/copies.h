@@ -195,15 +195,13 @@ static void ss_egress(ss_switch *sw, ss_item *it) {
 }
 
 __attribute__((noinline))
-int ss_forward(
-    ss_switch *sw, uint32_t port, uint8_t *room, const uint8_t *data, uint32_t stored,
-    uint32_t length, uint64_t now_us, ss_admit_fn admit, void *admit_ctx, ss_result *out) {
+int ss_forward(ss_switch *sw, const ss_arrival *in, ss_admit_fn admit, void *admit_ctx,
+               ss_result *out) {
     ss_item *it;
     unsigned passes = 0, left = SS_MAX_PASSES + SS_MAX_OUT; /* of ingress; of egress */
-    (void)room; /* a copy may still want the bytes */
-    ss_begin(sw, now_us, admit, admit_ctx, out);
+    ss_begin(sw, in->now_us, admit, admit_ctx, out);
     if (!(it = ss_item_new(sw))) return sw->fault;
-    ss_arrive(it, port, data, stored, length, now_us);
+    ss_arrive(it, in); /* but without room: a copy may still want the bytes */
     ss_push_ingress(sw, it);
     for (;;) {
         if ((it = sw->ingress)) {

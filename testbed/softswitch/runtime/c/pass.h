@@ -89,22 +89,22 @@ SS_INLINE void ss_begin(ss_switch *sw, uint64_t now_us, ss_admit_fn admit, void 
     out->observed = 0;
 }
 /* A packet that arrives; its item is zero. */
-SS_INLINE void ss_arrive(ss_item *it, uint32_t port, const uint8_t *data, uint32_t stored,
-                         uint32_t length, uint64_t now_us) {
+SS_INLINE void ss_arrive(ss_item *it, const ss_arrival *in) {
     it->truncate = it->limit = SS_NO_LIMIT;
-    it->data = data;
-    it->stored = stored;
-    it->length = it->reg_length = it->arrival_length = it->counted_length = length;
-    it->port = port;
+    it->data = in->data;
+    it->stored = in->stored;
+    it->length = it->reg_length = it->arrival_length = it->counted_length = in->length;
+    it->port = in->port;
     it->original = 1;
-    SET_INGRESS_PORT(&it->p, port);
-    SET_PACKET_LENGTH(&it->p, length);
-    SET_INGRESS_TIMESTAMP(&it->p, now_us);
+    SET_INGRESS_PORT(&it->p, in->port);
+    SET_PACKET_LENGTH(&it->p, in->length);
+    SET_INGRESS_TIMESTAMP(&it->p, in->now_us);
 }
 
 int ss_process(ss_switch *sw, uint32_t port, const uint8_t *data, uint32_t length,
                uint64_t now_us, ss_admit_fn admit, void *admit_ctx, ss_result *out) {
-    return ss_forward(sw, port, NULL, data, length, length, now_us, admit, admit_ctx, out);
+    const ss_arrival in = {NULL, data, now_us, port, length, length};
+    return ss_forward(sw, &in, admit, admit_ctx, out);
 }
 
 uint32_t ss_digests_pending(ss_switch *sw) { return sw->pending; }

@@ -5,9 +5,8 @@
  * program each, in which the compiler knows which headers are valid. */
 
 #define SS_PARAMETERS                                                                           \
-    ss_switch *sw, uint32_t port, uint8_t *room, const uint8_t *data, uint32_t stored,         \
-        uint32_t length, uint64_t now_us, ss_admit_fn admit, void *admit_ctx, ss_result *out
-#define SS_ARGUMENTS sw, port, room, data, stored, length, now_us, admit, admit_ctx, out
+    ss_switch *sw, const ss_arrival *in, ss_admit_fn admit, void *admit_ctx, ss_result *out
+#define SS_ARGUMENTS sw, in, admit, admit_ctx, out
 
 /* The packet's way after ingress. `was` and `sum`: its headers as they came, and their checksum's sum. */
 SS_INLINE int ss_leave(int stack, ss_switch *sw, ss_item *it, const struct phv *was, uint64_t sum) {
@@ -35,11 +34,11 @@ SS_INLINE int ss_straight(int stack, SS_PARAMETERS) {
     item.clone = item.clone_list = item.learn = item.resubmit = item.recirculate = item.left = 0;
     item.exit = item.kind = item.checksum_error = 0;
     ss_clear(&item.p);
-    ss_begin(sw, now_us, admit, admit_ctx, out);
-    ss_arrive(&item, port, data, stored, length, now_us);
-    item.room = room;
+    ss_begin(sw, in->now_us, admit, admit_ctx, out);
+    ss_arrive(&item, in);
+    item.room = in->room;
     ss_parse_as(stack, sw, &item, &was);
-    sum = ss_verify_checksums(stack, sw, &item, data);
+    sum = ss_verify_checksums(stack, sw, &item, in->data);
     ss_run_ingress(stack, sw, &item, 0);
     if (stack && __builtin_expect(!!item.left, 0)) { /* it has got other headers than it came with */
         ss_run_ingress(0, sw, &item, item.left);
@@ -62,7 +61,7 @@ SS_WAY(2)
 
 __attribute__((noinline))
 int ss_forward(SS_PARAMETERS) {
-    switch (ss_stack(data, length)) {
+    switch (ss_stack(in->data, in->length)) {
 #if SS_STACKS > 0
     case 1: return ss_way_1(SS_ARGUMENTS);
 #endif

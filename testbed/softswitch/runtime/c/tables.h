@@ -9,6 +9,7 @@
 
 enum { SS_KEYLESS, SS_EXACT, SS_LPM, SS_TERNARY };
 enum { SS_META, SS_PRIO, SS_PACKETS, SS_BYTES, SS_KEY };
+#define SS_MOST_WORDS 64 /* of a key */
 #define SS_USED (UINT64_C(1) << 32)
 #define SS_GROUP (UINT64_C(1) << 33)
 
@@ -33,6 +34,7 @@ typedef struct { /* what a lookup reads is in the first cache line */
     uint32_t *chains;   /* ternary: first scan element + 1 of each value of exact bits; behind them */
     uint32_t *chain_next; /* that which follows each element */
     uint64_t exact;
+    uint32_t plain;     /* ternary: no entry looks at more than the exact bits */
     uint32_t kind, kw, mw, rw, pw, max_size, capacity, first_free, gone;
     ss_meter *meters;   /* of each row, or NULL */
     uint64_t *seen;     /* time of each row's last hit in microseconds, or NULL */
@@ -46,6 +48,7 @@ typedef struct {
 } ss_profile;
 
 SS_INLINE uint64_t ss_hash_key(const uint64_t *k, uint32_t kw, uint64_t h) {
+#pragma GCC unroll 8
     for (uint32_t i = 0; i < kw; i++) {
         h = (h ^ k[i]) * UINT64_C(0x9E3779B97F4A7C15);
         h ^= h >> 32;
@@ -56,6 +59,7 @@ SS_INLINE uint64_t ss_hash_key(const uint64_t *k, uint32_t kw, uint64_t h) {
 #define SS_CHAIN(bits) ((uint64_t)(bits) * UINT64_C(0x9E3779B97F4A7C15) >> 58)
 SS_INLINE int ss_same(const uint64_t *a, const uint64_t *b, uint32_t kw) {
     uint64_t d = 0;
+#pragma GCC unroll 8
     for (uint32_t i = 0; i < kw; i++) d |= a[i] ^ b[i];
     return !d;
 }
@@ -73,15 +77,13 @@ SS_INLINE uint64_t *ss_filter(const ss_table *t, uint64_t hash) {
 SS_INLINE uint64_t *ss_find_hashed(const ss_table *t, const uint64_t *key, uint32_t kw,
                                    uint32_t rw, uint64_t seed) {
     uint64_t hash = ss_hash_key(key, kw, seed);
-    uint32_t i = (uint32_t)hash;
+    uint32_t i = (uint32_t)hash, s;
     if (t->slot_mask >= SS_NEAR && !(*ss_filter(t, hash) & SS_FILTER_BIT(hash))) return NULL;
-    for (;; i++) {
-        uint32_t s = t->slots[i & t->slot_mask];
-        uint64_t *row;
-        if (!s) return NULL;
-        row = t->rows + (size_t)(s - 1) * rw;
+    for (; (s = t->slots[i & t->slot_mask]); i++) {
+        uint64_t *row = t->rows + (size_t)(s - 1) * rw;
         if (row[SS_PRIO] == seed && ss_same(row + SS_KEY, key, kw)) return row;
     }
+    return NULL;
 }
 SS_INLINE uint64_t *ss_find_exact(const ss_table *t, const uint64_t *key, uint32_t kw,
                                   uint32_t rw) {
@@ -92,9 +94,10 @@ SS_INLINE uint64_t *ss_find_exact(const ss_table *t, const uint64_t *key, uint32
 }
 SS_INLINE uint64_t *ss_find_lpm(const ss_table *t, const uint64_t *key, uint32_t kw,
                                 uint32_t rw) {
-    const uint64_t *g = t->groups;
-    for (uint32_t n = t->groups_n; n; n--, g += 2 + kw) {
-        uint64_t masked[kw], *row;
+    const uint64_t *g = t->groups, *end = g + (size_t)t->groups_n * (2 + kw);
+    for (; g != end; g += 2 + kw) {
+        uint64_t masked[SS_MOST_WORDS], *row; /* not kw: an array of unknown size costs a stack frame */
+#pragma GCC unroll 8
         for (uint32_t i = 0; i < kw; i++) masked[i] = key[i] & g[2 + i];
         row = ss_find_hashed(t, masked, kw, rw, g[0]);
         if (row) return row;
@@ -106,6 +109,12 @@ SS_INLINE uint64_t *ss_find_lpm(const ss_table *t, const uint64_t *key, uint32_t
 SS_INLINE uint64_t *ss_find_ternary(const ss_table *t, const uint64_t *key, uint32_t kw,
                                     uint32_t rw, uint64_t ranges, uint64_t exact) {
     uint32_t next = exact ? t->chains[SS_CHAIN(key[0] & exact)] : 1;
+    if (exact && !ranges && t->plain) { /* the rest of the key is not even made */
+        for (; next; next = t->chain_next[next - 1])
+            if (!((key[0] ^ t->scan[(size_t)(next - 1) * 2 * kw]) & exact))
+                return t->rows + (size_t)t->scan_row[next - 1] * rw;
+        return NULL;
+    }
     for (; exact ? next : next <= t->count; next = exact ? t->chain_next[next - 1] : next + 1) {
         const uint32_t n = next - 1;
         const uint64_t *s = t->scan + (size_t)n * 2 * kw;
@@ -277,8 +286,12 @@ static int64_t ss_find_duplicate(const ss_table *t, const uint64_t *key, const u
 /* Chain the first n scan elements anew. */
 static void ss_chain(ss_table *t, uint32_t n) {
     memset(t->chains, 0, 4 * SS_CHAINS);
+    t->plain = 1;
     while (n--) {
-        uint32_t *first = t->chains + SS_CHAIN(t->scan[(size_t)n * 2 * t->kw] & t->exact);
+        const uint64_t *s = t->scan + (size_t)n * 2 * t->kw;
+        uint32_t *first = t->chains + SS_CHAIN(s[0] & t->exact);
+        for (uint32_t i = 0; i < t->kw; i++)
+            t->plain &= s[2 * i + 1] == (i ? 0 : t->exact);
         t->chain_next[n] = *first;
         *first = n + 1;
     }
