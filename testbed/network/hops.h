@@ -44,7 +44,8 @@ static void take_output(frame_t *frame, const ss_packet *out) {
 }
 
 /* Send on what a switch makes of a frame: the first of its outputs in the frame itself. */
-static inline void send_on(part_t *part, frame_t *frame, const ss_packet *out) {
+static inline __attribute__((always_inline)) void send_on(part_t *part, frame_t *frame,
+                                                          const ss_packet *out) {
     uint32_t index = leaving(part, out->port);
     take_output(frame, out);
     if (index == NOWHERE) {
@@ -55,17 +56,19 @@ static inline void send_on(part_t *part, frame_t *frame, const ss_packet *out) {
     }
 }
 
-/* A copy is one more packet in the network. */
-static __attribute__((noinline)) void send_copies(part_t *part, const frame_t *frame) {
+/* The same of several outputs. A copy is one more packet in the network. */
+static __attribute__((noinline)) void send_all_on(part_t *part, frame_t *frame) {
     const ss_result *result = &part->result;
-    for (uint32_t i = 1; i < result->n; i++) {
-        frame_t *copy = frame_new(part);
-        if (!copy) return;
-        part->stats.sent++;
-        copy->tag = frame->tag;
-        copy->kind = frame->kind;
-        copy->to = frame->to;
-        send_on(part, copy, &result->packets[i]);
+    const uint32_t tag = frame->tag, kind = frame->kind, to = frame->to;
+    for (uint32_t i = 0; i < result->n; i++) {
+        if (i) {
+            if (!(frame = frame_new(part))) return;
+            part->stats.sent++;
+            frame->tag = tag;
+            frame->kind = kind & 0xff;
+            frame->to = to & 0xffffff;
+        }
+        send_on(part, frame, &result->packets[i]);
     }
 }
 
@@ -76,7 +79,7 @@ static inline void arrive(part_t *part, frame_t *frame, uint64_t time) {
     complete(net, frame);
     const ss_arrival in = {frame->data, frame->data + frame->begin, time / 1000,
                            frame->port, frame->stored,              frame->length};
-    net->forward(net->switches[part->current], &in, net->rated ? admit : NULL, part, result);
+    net->forward(net->switches[part->current], &in, net->admit, part, result);
     part->stats.packet_hops++;
     uint64_t verdict = result->observed;
     if (VERDICT_EXPIRED(verdict) && VERDICT_CAUSE(verdict) != CAUSE_TTL) {
@@ -89,12 +92,9 @@ static inline void arrive(part_t *part, frame_t *frame, uint64_t time) {
         drop(part, frame);
         return;
     }
-    if (__builtin_expect(result->n > 1, 0)) {
-        const frame_t model = *frame;
+    if (__builtin_expect(result->n > 1, 0))
+        send_all_on(part, frame);
+    else
         send_on(part, frame, &result->packets[0]);
-        send_copies(part, &model);
-        return;
-    }
-    send_on(part, frame, &result->packets[0]);
 }
 #endif

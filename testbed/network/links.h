@@ -107,7 +107,7 @@ struct net_t {
     stats_t stats;
     uint64_t now, window_ns;
     uint32_t n_switches, n_links, n_hosts, max_port, n_sources, n_parts, host_link, head;
-    int rated; /* some link has a rate, so that queues fill */
+    ss_admit_fn admit; /* asks whether a queue has room; NULL: no link has a rate, so that none fills */
     ss_switch **switches;
     forward_fn forward;
     prefetch_fn prefetch; /* NULL: the switches stay in the cache */
@@ -227,7 +227,7 @@ static uint32_t leaving(const part_t *part, uint32_t port) {
 }
 
 /* The egress queue takes a packet or drops it, before the egress pipeline counts it. */
-static int admit(void *context, uint32_t port, uint32_t length) {
+static int has_room(void *context, uint32_t port, uint32_t length) {
     const part_t *part = context;
     uint32_t index = leaving(part, port);
     if (index == NOWHERE) return 1;
@@ -343,17 +343,17 @@ static void send_next(part_t *part, uint32_t kind) {
     frame_t *frame = frame_new(part);
     if (!frame) return;
     frame->begin = FRAME_ROOM;
-    frame->stored = (uint16_t)(length < FRAME_HEAD ? length : FRAME_HEAD);
     uint8_t *data = frame->data + FRAME_ROOM;
     const uint8_t *template = source->templates + (uint64_t)flow * source->stride;
-    memset(data, 0, FRAME_HEAD);
-    for (uint32_t i = 0; i < frame->stored; i += 16) memcpy(data + i, template + i, 16);
+    uint32_t stored = length < FRAME_HEAD ? length : FRAME_HEAD, i = 0;
+    for (; i < stored; i += 16) memcpy(data + i, template + i, 16);
+    for (; i < part->net->head; i += 16) memset(data + i, 0, 16);
     frame->length = fill_in(source, at, data);
     frame->tag = flow;
     frame->kind = kind & 0xff;
     frame->to = source->dst_host[flow] & 0xffffff;
     uint32_t head = part->net->head < frame->length ? part->net->head : frame->length;
-    if (frame->stored < head) frame->stored = (uint16_t)head; /* zero, as what is behind the template */
+    frame->stored = (uint16_t)(stored < head ? head : stored); /* behind the template it is zero */
     source->sent[flow]++;
     part->stats.sent++;
     transmit(part, frame, part->net->host_link + source->src_host[flow], source->time[at]);

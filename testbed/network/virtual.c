@@ -94,7 +94,7 @@ static uint32_t due_before(const part_t *part, event_t *events, uint32_t n, uint
 
 /* Run what is due before `end`, a time in the current window, at the switches with links to other
  * threads' or at the rest. Nothing comes to this window meanwhile. */
-static void run_due(part_t *part, int rest, uint64_t end) {
+static inline __attribute__((always_inline)) void run_due(part_t *part, int rest, uint64_t end) {
     events_t *bucket = &part->wheel[rest][part->window % WHEEL];
     uint32_t n = bucket->n;
     if (!n) return;
@@ -176,14 +176,12 @@ static void run_step(part_t *part, uint64_t window, uint64_t end) {
 }
 
 /* The same of all parts in turn, on one thread. */
-static inline void run_together(part_t *parts, uint32_t n, uint64_t window, uint64_t end) {
+static void run_together(part_t *parts, uint32_t n, uint64_t window, uint64_t end) {
     for (uint32_t p = 0; p < n; p++) {
         part_t *part = &parts[p];
         begin_window(part, window);
-        if (n > 1) {
-            take_mail(part);
-            run_due(part, 0, end);
-        }
+        take_mail(part);
+        run_due(part, 0, end);
         run_due(part, 1, end);
         end_window(part);
         atomic_store_explicit(&part->done, part->step, memory_order_relaxed);
@@ -231,7 +229,21 @@ static void run_part(part_t *part, uint64_t begin, uint64_t end) {
     end_run(part, end);
 }
 
-/* or of all parts; windows in which nothing is due are left out. */
+/* of the only part, without windows in which nothing is due, */
+static void run_alone(part_t *part, uint64_t begin, uint64_t end) {
+    begin_run(part, begin, end);
+    for (uint64_t window = part->window; window * part->window_ns < end;) {
+        begin_window(part, window);
+        run_due(part, 1, part->next_begin < end ? part->next_begin : end);
+        end_window(part);
+        uint64_t next = next_due(part);
+        if (next == NEVER) break;
+        window = next > window ? next : window + 1;
+    }
+    end_run(part, end);
+}
+
+/* or of all parts, also without these. */
 static void run_all(net_t *net, uint64_t begin, uint64_t end) {
     part_t *parts = net->parts;
     for (uint32_t p = 0; p < net->n_parts; p++) begin_run(&parts[p], begin, end);
@@ -311,7 +323,7 @@ static double wall_ns(void) {
  * wait for each other. The clock decides who computes, never what. Returns where it ended. */
 static uint64_t run_stretch(net_t *net, uint64_t begin, uint64_t until) {
     if (net->n_parts == 1) {
-        run_all(net, begin, until);
+        run_alone(net->parts, begin, until);
         return until;
     }
     int all = net->always || net->speed[1] > net->speed[0], trial = !net->trial--;
@@ -320,7 +332,7 @@ static uint64_t run_stretch(net_t *net, uint64_t begin, uint64_t until) {
         all = net->always || !all;
         net->trial = net->between;
         if (net->between < SELDOM) net->between *= 2;
-        if (all && net->n_parts > 1) { /* waking up is not what the threads are measured by */
+        if (all) { /* waking up is not what the threads are measured by */
             run_threads(net, begin, end < until ? end : until);
             if (end >= until) return until;
             begin = end;
@@ -330,7 +342,7 @@ static uint64_t run_stretch(net_t *net, uint64_t begin, uint64_t until) {
     }
     if (end > until) end = until;
     double start = wall_ns();
-    if (all && net->n_parts > 1)
+    if (all)
         run_threads(net, begin, end);
     else
         run_all(net, begin, end);
@@ -413,7 +425,7 @@ EXPORT net_t *net_new(const setup_t *setup) {
         net->host_owner[h] = setup->owner[net->links[net->host_link + h].dst];
     for (uint32_t l = 0; l < n_links; l++) {
         link_t *link = &net->links[l];
-        net->rated |= link->rate != 0;
+        if (link->rate) net->admit = has_room;
         if (link->to_host) continue;
         link->owner = setup->owner[link->dst];
         link->place = setup->place[link->dst];
