@@ -12,14 +12,15 @@
 SS_INLINE int ss_leave(int stack, ss_switch *sw, ss_item *it, const struct phv *was, uint64_t sum) {
     uint32_t length, stored;
     uint8_t *bytes;
-    if (sw->fault == SS_ASSERT) return sw->fault;
+    if (SS_ASSERTS && sw->fault == SS_ASSERT) return sw->fault;
     if (it->learn) ss_learn_fields(sw, it);
     it->egress_port = GET_EGRESS_SPEC(&it->p);
     if (it->egress_port == SS_DROP_PORT) return sw->fault;
     SET_INSTANCE_TYPE(&it->p, SS_NORMAL);
     if (!ss_admitted(sw, it, it->egress_port, it->reg_length)) return sw->fault;
     ss_run_egress(sw, it);
-    if (sw->fault == SS_ASSERT || GET_EGRESS_SPEC(&it->p) == SS_DROP_PORT) return sw->fault;
+    if (SS_ASSERTS && sw->fault == SS_ASSERT) return sw->fault;
+    if (GET_EGRESS_SPEC(&it->p) == SS_DROP_PORT) return sw->fault;
     bytes = ss_deparser(stack, sw, it, was, sum, &length, &stored);
     if (bytes) ss_put_out(sw, it, bytes, length, stored);
     return sw->fault;
