@@ -26,6 +26,9 @@ typedef struct { /* what a lookup reads is in the first cache line */
     uint32_t *slots;    /* exact, lpm: row + 1, 0 = empty; behind them */
     uint64_t *filter;
     uint64_t *groups;   /* lpm: [prefix length, count, mask words], longest first */
+    uint64_t *ranges;   /* lpm with few entries: keys from which on another entry matches, or none; */
+    uint32_t *ranges_row; /* its row + 1, or 0 */
+    uint32_t ranges_n;  /* a power of 2; 0: to be made again; or SS_NO_RANGES */
     uint32_t count, slot_mask, groups_n;
     uint32_t single;    /* row + 1 of an entry for which nothing is hashed, or 0: exact: the only one;
                          * lpm: that which every key matches */
@@ -92,8 +95,70 @@ SS_INLINE uint64_t *ss_find_exact(const ss_table *t, const uint64_t *key, uint32
     row = t->rows + (size_t)(t->single - 1) * rw;
     return ss_same(row + SS_KEY, key, kw) ? row : NULL;
 }
-SS_INLINE uint64_t *ss_find_lpm(const ss_table *t, const uint64_t *key, uint32_t kw,
-                                uint32_t rw) {
+
+/* Few prefixes are looked up in the ranges that they divide the keys into. */
+#define SS_FEW_PREFIXES 256
+#define SS_NO_RANGES UINT32_MAX /* too many entries, or a mask with a hole */
+
+static inline uint64_t ss_range_end(uint64_t first, uint64_t mask) {
+    return first + (mask & -mask) - 1; /* without a mask all keys */
+}
+static void ss_ranges_fill(ss_table *t, uint64_t *starts, uint32_t *rows) {
+    const uint64_t *row = t->rows;
+    uint32_t n = 1, made = 0;
+    starts[0] = 0;
+    for (uint32_t h = 0; h < t->capacity; h++, row += t->rw) {
+        uint64_t mask = row[SS_KEY + 1], above = mask + (mask & -mask);
+        if (!(row[SS_META] & SS_USED)) continue;
+        if (above & (above - 1)) return;
+        starts[n++] = row[SS_KEY];
+        starts[n++] = ss_range_end(row[SS_KEY], mask) + 1; /* 0 behind the last key */
+    }
+    for (uint32_t i = 1; i < n; i++) {
+        uint64_t start = starts[i];
+        uint32_t j = i;
+        for (; starts[j - 1] > start; j--) starts[j] = starts[j - 1];
+        starts[j] = start;
+    }
+    for (uint32_t i = 0; i < n; i++) {
+        uint32_t best = 0;
+        uint64_t start = starts[i], longest = 0;
+        row = t->rows;
+        for (uint32_t h = 0; h < t->capacity; h++, row += t->rw)
+            if (row[SS_META] & SS_USED && row[SS_PRIO] >= longest && row[SS_KEY] <= start &&
+                start <= ss_range_end(row[SS_KEY], row[SS_KEY + 1])) {
+                longest = row[SS_PRIO];
+                best = h + 1;
+            }
+        if (made && rows[made - 1] == best) continue;
+        starts[made] = start;
+        rows[made++] = best;
+    }
+    for (t->ranges_n = 1; t->ranges_n < made;) t->ranges_n *= 2;
+    for (; made < t->ranges_n; made++) { /* more of the last one, if any key is so large */
+        starts[made] = UINT64_MAX;
+        rows[made] = rows[made - 1];
+    }
+}
+static __attribute__((noinline, cold)) void ss_ranges_make(ss_table *t) {
+    size_t n = 4 * (size_t)t->count + 2; /* two for each and one, up to a power of 2 */
+    uint64_t *starts;
+    t->ranges_n = SS_NO_RANGES;
+    if (t->kw != 1 || t->count > SS_FEW_PREFIXES || !(starts = realloc(t->ranges, 12 * n))) return;
+    t->ranges = starts;
+    t->ranges_row = (uint32_t *)(starts + n);
+    ss_ranges_fill(t, starts, t->ranges_row);
+}
+
+SS_INLINE uint64_t *ss_find_lpm(ss_table *t, const uint64_t *key, uint32_t kw, uint32_t rw) {
+    if (kw == 1 && !t->ranges_n) ss_ranges_make(t);
+    if (kw == 1 && t->ranges_n != SS_NO_RANGES) {
+        const uint64_t *from = t->ranges;
+        for (uint64_t half = t->ranges_n / 2; half; half /= 2)
+            from = from[half] <= key[0] ? from + half : from;
+        uint32_t number = t->ranges_row[from - t->ranges];
+        return number ? t->rows + (size_t)(number - 1) * rw : NULL;
+    }
     const uint64_t *g = t->groups, *end = g + (size_t)t->groups_n * (2 + kw);
     for (; g != end; g += 2 + kw) {
         uint64_t masked[SS_MOST_WORDS], *row; /* not kw: an array of unknown size costs a stack frame */
@@ -151,6 +216,7 @@ static void ss_table_free(ss_table *t) {
     free(t->rows);
     free(t->slots);
     free(t->groups);
+    free(t->ranges);
     free(t->scan);
     free(t->scan_row);
     free(t->chains);
@@ -341,6 +407,7 @@ static int64_t ss_table_insert(ss_table *t, const uint64_t *key, const uint64_t 
     if (t->kind == SS_TERNARY) ss_scan_insert(t, h);
     else ss_slot_insert(t, h);
     t->count++;
+    t->ranges_n = 0;
     if (t->kind == SS_EXACT) t->single = t->count == 1 ? h + 1 : 0;
     return h;
 }
@@ -371,6 +438,7 @@ static int ss_table_remove(ss_table *t, uint64_t handle) {
     }
     row[SS_META] = 0;
     t->count--;
+    t->ranges_n = 0;
     if (t->kind == SS_EXACT) {
         uint32_t h = 0;
         while (t->count == 1 && !(t->rows[(size_t)h * t->rw] & SS_USED)) h++;
@@ -385,7 +453,7 @@ static void ss_table_empty(ss_table *t) {
     if (t->slots) memset(t->slots, 0, 4 * ((size_t)t->slot_mask + 1));
     if (t->slots) ss_filter_again(t);
     if (t->chains) ss_chain(t, 0);
-    t->count = t->groups_n = t->single = t->first_free = 0;
+    t->count = t->groups_n = t->single = t->first_free = t->ranges_n = 0;
 }
 
 static int ss_profile_member(ss_profile *p, uint32_t id, uint64_t meta, const uint64_t *params) {
