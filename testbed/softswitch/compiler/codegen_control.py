@@ -247,7 +247,9 @@ class ControlWriter:
                 1 << pl.word for k, pl in zip(t.key, lay.places, strict=True) if k.match == "range"
             )
             exact = literal(self._exact(t, lay), 64)
-            extra = f", UINT64_C({ranges:#x}), {exact}" if lay.kind == "ternary" else ""
+            alone = len(t.key) == lay.words == 1 and t.key[0].mask is None
+            extras = {"ternary": f", UINT64_C({ranges:#x}), {exact}", "lpm": f", {int(alone)}"}
+            extra = extras.get(lay.kind, "")
             out.append(
                 f"    row = ss_find_{lay.kind}(t, key, {lay.words}, {lay.row_words}{extra});"
             )
