@@ -44,6 +44,7 @@ from scenarios.command.page import page
 from scenarios.command.reproduce import reproduce
 from scenarios.experiment.errors import DEFECT, message_line, message_of, stopped
 from scenarios.experiment.terminal import line, progress_bar, wide_console
+from scenarios.extras import need_compiler
 from testbed.errors import UserError
 from testbed.fabric.names import nearest, plain
 
@@ -142,6 +143,7 @@ def run(
     from testbed.fabric.topologies import make_packet_fabric
 
     chosen, _ = choose_methods(methods, parameters, fault_rate)
+    need_compiler()
     request = make_request(scenario, ctx.obj.settings, config)
     ctx.obj.print_environment()
 
@@ -186,6 +188,7 @@ def analyze(
     from scenarios.experiment.run import analyze as analyze_run
 
     chosen, _ = choose_methods(methods, parameters, fault_rate)
+    need_compiler()
     with progress_bar() as progress:
         summary = analyze_run(run_dir, progress, trust, chosen)
     exit_on_signals(f"the diagnoses are in {run_dir}")
@@ -295,6 +298,7 @@ def localize(
     if out is not None:
         is_csv(out)
     chosen, _ = choose_methods(method, parameters, fault_rate)
+    need_compiler()
     with progress_bar() as progress:
         verdicts = localize_files(topology, telemetry, chosen, progress, cluster)
     if out is not None:
@@ -360,6 +364,7 @@ def plan(
     from testbed.record.outputs import in_words, need_place
 
     replaces = out is not None and need_place(out, PLAN)
+    need_compiler()
     with progress_bar() as progress:
         matrix, timings = make_plan(k, alpha, beta, progress)
     console = Console()
@@ -407,6 +412,7 @@ def calibrate(
     from testbed.record.outputs import in_words, need_place
 
     replaces = need_place(out, PARAMETER_SET)
+    need_compiler()
     with progress_bar() as progress:
         found = calibrate_methods(method, train or [TRAINING], out, progress, rule)
     exit_on_signals(plain(f"the parameters are in {out}"))

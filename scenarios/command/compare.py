@@ -23,6 +23,7 @@ from scenarios.experiment.request import make_request
 from scenarios.experiment.run import check_inputs
 from scenarios.experiment.settings import Settings, SettingsError
 from scenarios.experiment.terminal import line, progress_bar, wide_console
+from scenarios.extras import NO_PICTURE, can_draw, need_compiler
 from scenarios.many.compare import compare, default_folder
 from scenarios.many.sweep import parse_sweep, read_sweep, run_sweep, sweep_folder
 from scenarios.process.root_server import root_available
@@ -60,6 +61,7 @@ def compare_seeds(
     if "seed" in given.settings:
         raise SettingsError("SEED is for one run: use SEEDS=1-20, or a list")
     every = parse_seeds(seeds)
+    need_compiler()
     named, chosen = choose_methods(methods, parameters, fault_rate)
     if all(each.name != REFERENCE for each in named):
         named.append(build(REFERENCE, chosen))
@@ -113,7 +115,10 @@ def _one(runs: _Runs, settings: Settings, folder: Path) -> bool:
     print_comparison(result.rows, console)
     for seed, reason in result.failures.items():
         console.print(line(f"seed {seed} failed: {reason}", "red"))
-    _places(console, folder, f"{folder}/results.parquet, {folder}/f1.png")
+    drawn = can_draw()
+    if not drawn:
+        console.print(line(NO_PICTURE, "yellow"), soft_wrap=True)
+    _places(console, folder, f"{folder}/results.parquet" + f", {folder}/f1.png" * drawn)
     return bool(result.failures)
 
 
