@@ -40,7 +40,8 @@ FLAGS = (
     "-ffp-contract=off",
     "-fno-math-errno",
     "-fno-trapping-math",
-    *(("-Wl,--no-as-needed",) if sys.platform == "linux" else ()),
+    # A kernel that calls another one of its file means that, and not the C library's of its name.
+    *(("-Wl,-Bsymbolic", "-Wl,--no-as-needed") if sys.platform == "linux" else ()),
     "-lm",
 )
 HEADER = Path(__file__).with_name("kernels.h")
