@@ -52,6 +52,7 @@ from scenarios.command.reproduce import reproduce
 from scenarios.command.results import Output
 from scenarios.experiment.errors import DEFECT, message_line, message_of, stopped
 from scenarios.experiment.terminal import line, progress_bar, wide_console
+from scenarios.extras import need_compiler
 from testbed.errors import UserError
 from testbed.fabric.names import nearest, plain
 
@@ -196,6 +197,7 @@ def _run(
 
     chosen, _ = choose_methods(methods, parameters, fault_rate)
     gate.need_methods(each.name for each in chosen)
+    need_compiler()
     request = make_request(scenario, ctx.obj.settings, config)
     ctx.obj.print_environment()
 
@@ -261,6 +263,7 @@ def analyze(
     with output.working():
         chosen, _ = choose_methods(methods, parameters, fault_rate)
         gate.need_methods(each.name for each in chosen)
+        need_compiler()
         with progress_bar() as progress:
             analyze_run(run_dir, progress, trust, chosen)
         exit_on_signals(f"the diagnoses are in {run_dir}")
@@ -409,6 +412,7 @@ def localize(
     if out is not None:
         is_csv(out)
     chosen, _ = choose_methods(method, parameters, fault_rate)
+    need_compiler()
     with output.working(), progress_bar() as progress:
         verdicts = localize_files(topology, telemetry, chosen, progress, cluster, strict=strict)
     if out is not None:
@@ -511,6 +515,7 @@ def plan(
     output = Output(quiet, as_json)
     output.need_path(out)
     replaces = out is not None and need_place(out, PLAN)
+    need_compiler()
     with output.working(), progress_bar() as progress:
         matrix, timings = make_plan(k, alpha, beta, progress)
     if out is not None:
@@ -567,6 +572,7 @@ def calibrate(
 
     output = Output(quiet, as_json)
     replaces = need_place(out, PARAMETER_SET)
+    need_compiler()
     with output.working(), progress_bar() as progress:
         found = calibrate_methods(method, train or [TRAINING], out, progress, rule)
     exit_on_signals(plain(f"the parameters are in {out}"))
