@@ -158,7 +158,7 @@ def test_a_run_prints_its_faulty_links_and_all_of_them_when_asked(folder: Path) 
     words = "SCENARIO=faulty_links BACKEND=flow EPOCHS=1 FAULTS=10pct METHODS=canary"
     made = run(f"make scenario {words} RUN=runs/mine", folder)
     assert made.returncode == 0, made.stderr
-    from scenarios import load
+    from canary import load
 
     rates = load(folder / "runs" / "mine").summary["rates"]
     shown = [link for link in rates if f"\n{link} " in made.stdout]

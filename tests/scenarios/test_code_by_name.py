@@ -23,7 +23,7 @@ def evil(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     file = tmp_path / "evil.py"
     file.write_text(
         f"open({str(tmp_path / 'ran')!r}, 'w').close()\n"
-        "from scenarios import Scenario\nSCENARIO = Scenario()\n"
+        "from canary import Scenario\nSCENARIO = Scenario()\n"
     )
     return file
 

@@ -15,9 +15,9 @@ import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
-import scenarios
+import canary
 from analysis.methods.mle.mle import Mle
-from scenarios import Comparison, Run, compare, load, load_comparison
+from canary import Comparison, Run, compare, load, load_comparison
 from scenarios.experiment.settings import described, make_settings
 from scenarios.keywords import GivenSettings, as_methods, as_settings
 
@@ -55,7 +55,7 @@ def test_a_type_checker_knows_them(tmp_path: Path) -> None:
     """Completion of editors comes from the same types."""
     program = tmp_path / "program.py"
     program.write_text(
-        "from scenarios import compare, run\n"
+        "from canary import compare, run\n"
         "run(k=4, faults=0.1, noise=(0.0, 1e-4), methods=['canary'], backend='flow')\n"
         "run(kk=4)\n"
         "run(k='four')\n"
@@ -122,13 +122,13 @@ def test_numbers_stay_numbers() -> None:
 )
 def test_a_wrong_value_names_its_setting(given: dict, message: str, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=message.replace("\\\\", "\\")) as error:
-        scenarios.run(path=tmp_path / "run", backend="flow", **given)
+        canary.run(path=tmp_path / "run", backend="flow", **given)
     assert "\n" not in str(error.value) and not (tmp_path / "run").exists()
 
 
 def test_methods_are_names_lists_and_objects(tmp_path: Path) -> None:
     own = Mle(penalty=3.0)
-    made = scenarios.run(path=tmp_path / "run", methods=["canary", own], **QUICK)
+    made = canary.run(path=tmp_path / "run", methods=["canary", own], **QUICK)
     assert list(made.figures.index) == ["canary", own.name]
     assert made.summary["methods"][own.name]["parameters_from"] == "the program"
     assert [each.name for each in as_methods("canary, 007")] == ["canary", "007"]

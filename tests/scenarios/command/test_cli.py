@@ -238,7 +238,7 @@ def test_an_interrupted_run_leaves_nothing_behind(
 
 def test_a_scenario_file_of_ones_own(folder: Path, canary: Canary) -> None:
     (folder / "mine.py").write_text(
-        "from scenarios import Scenario\n"
+        "from canary import Scenario\n"
         "SCENARIO = Scenario(defaults={'faults': 'core0->agg0_0:0.3'})\n"
     )
     result = canary("run", *QUICK, "--scenario", "mine.py", "--run", "r")
@@ -247,7 +247,7 @@ def test_a_scenario_file_of_ones_own(folder: Path, canary: Canary) -> None:
     (folder / "broken.py").write_text("import nothing_of_that_name\n")
     refused(canary("run", "--scenario", "broken.py"), "broken.py", "nothing_of_that")
     (folder / "odd.py").write_text(
-        "from scenarios import Scenario\nSCENARIO = Scenario(defaults={'fault': '1links'})\n"
+        "from canary import Scenario\nSCENARIO = Scenario(defaults={'fault': '1links'})\n"
     )
     refused(canary("run", *QUICK, "--scenario", "odd.py"), "FAULT is not a setting")
     (folder / "empty.py").write_text("")
