@@ -172,10 +172,10 @@ def _changed(
 def show_difference(found: Mapping[str, Any], console: Console) -> None:
     """Print the result of `difference`."""
     width = console.width if console.is_terminal else _WIDE
-    print_screen(Group(*_difference_lines(found)), {}, console, width)
+    print_screen(Group(*_difference_lines(found, width)), {}, console, width)
 
 
-def _difference_lines(found: Mapping[str, Any]) -> Iterator[RenderableType]:
+def _difference_lines(found: Mapping[str, Any], width: int) -> Iterator[RenderableType]:
     first, second = (plain(path) for path in found["runs"])
     yield Text(f"A  {first}\nB  {second}")
     yield Text()
@@ -197,9 +197,11 @@ def _difference_lines(found: Mapping[str, Any]) -> Iterator[RenderableType]:
         cells = (*(_UNKNOWN if v is None else f"{v:.3f}" for v in pair), apart or _UNKNOWN)
         blamed = counts if found["same_links"] and None not in pair else [_UNKNOWN] * 2
         rows.append([Text(str(cell)) for cell in (*cells, *blamed)])
-    titles = ["F1 of A", "F1 of B", "change", "only A blames", "only B blames"]
-    yield figures_table(names, titles, rows, _WIDE)
-    if not found["same_links"]:
+    titles = ["F1 of A", "F1 of B", "change", "only A", "only B"]
+    yield figures_table(names, titles, rows, width)
+    if found["same_links"]:
+        yield Text("only A, only B: the links that only the diagnosis of that run blames", "dim")
+    else:
         yield Text("the runs have other links: their verdicts are not compared link by link")
     yield Text()
     for name, verdicts in found["verdicts"].items():
