@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class MakeRun(Protocol):
-    """Makes a run in a temporary folder, see `scenarios.run`."""
+    """Makes a run in a temporary folder, see `canary.run`."""
 
     def __call__(self, scenario: Any = None, **settings: Any) -> Run:
         """Return the run of a scenario with these settings."""
@@ -29,7 +29,7 @@ class MakeRun(Protocol):
 
 @pytest.fixture(scope="session")
 def canary_run(tmp_path_factory: pytest.TempPathFactory) -> MakeRun:
-    """Return a function that takes what `scenarios.run` does, and makes the run in a temporary
+    """Return a function that takes what `canary.run` does, and makes the run in a temporary
     folder.
 
     The same words make one run in a session, however many tests ask for it. A run of virtual time
@@ -39,12 +39,12 @@ def canary_run(tmp_path_factory: pytest.TempPathFactory) -> MakeRun:
 
     def make(scenario: Any = None, **settings: Any) -> Run:
         """Return the run of a scenario with these settings."""
-        import scenarios  # it takes a while, and most tests of a session do not need it
+        import canary  # it takes a while, and most tests of a session do not need it
 
         key = repr((scenario, sorted(settings.items())))
         if key not in made:
             folder: Path = tmp_path_factory.mktemp("canary")
-            made[key] = scenarios.run(scenario, path=folder / "run", **settings)
+            made[key] = canary.run(scenario, path=folder / "run", **settings)
         return made[key]
 
     return make

@@ -52,16 +52,19 @@ def screen(summary: Mapping[str, Any], width: int) -> RenderableType:
     return Group(*parts, _methods(summary, methods, width), *_notes(summary, methods, width))
 
 
-def print_screen(what: RenderableType, places: Places, console: Console) -> None:
-    """Print a screen, 80 columns wide if the console is no terminal.
+def print_screen(
+    what: RenderableType, places: Places, console: Console, width: int | None = None
+) -> None:
+    """Print a screen, by default 80 columns wide if the console is no terminal.
 
     Args:
         what: What it shows.
         places: The last lines. Their texts are not broken, and remarks that do not fit are left
             out.
         console: The console.
+        width: Its columns, if they are not the default.
     """
-    width = console.width if console.is_terminal else LINE_WIDTH
+    width = width or (console.width if console.is_terminal else LINE_WIDTH)
     print_trimmed(what, console, width)
     if places:
         console.print()
@@ -265,12 +268,24 @@ def _methods(summary: Mapping[str, Any], methods: Sequence[str], width: int) -> 
 
 
 def figures_table(
-    names: Sequence[Text], titles: Sequence[str], rows: Sequence[Sequence[Text]], width: int
+    names: Sequence[Text],
+    titles: Sequence[str],
+    rows: Sequence[Sequence[Text]],
+    width: int,
+    first: str = "method",
 ) -> Table:
-    """Return a table of methods and their figures, with as many columns from the left as fit."""
-    table = _bare("method")
+    """Return a table of names and their figures, with as many columns from the left as fit.
+
+    Args:
+        names: The cells of the first column.
+        titles: The titles of the other columns.
+        rows: Their cells, a row for each name.
+        width: The columns of the terminal.
+        first: The title of the first column.
+    """
+    table = _bare(first)
     used = max((len(name) for name in names), default=0)
-    used = max(used, len("method"))
+    used = max(used, len(first))
     fits = 0
     for number, title in enumerate(titles):
         used += _GAP + max([len(title), *(len(row[number]) for row in rows)])

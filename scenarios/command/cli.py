@@ -295,6 +295,47 @@ def show(
 
 
 @app.command()
+def runs(
+    words: Annotated[
+        list[str] | None, typer.Argument(metavar="[NAME=VALUE]...", help="Settings to filter by.")
+    ] = None,
+    folder: Annotated[Path, typer.Option("--in", help="The folder of the runs.")] = Path("runs"),
+    quiet: QuietOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """List finished runs, the newest first: canary runs K=4 SEED=1."""
+    from scenarios.command.book import list_runs, parse_filters, run_figures, show_runs
+
+    output = Output(quiet, as_json)
+    found, damaged = list_runs(folder, parse_filters(words or ()))
+    if quiet:
+        for run in found:
+            print(plain(str(run.path)))
+        return
+    figures = [run_figures(run) for run in found]
+    output.show(
+        folder,
+        lambda: {"runs": figures, "unreadable": damaged},
+        lambda: show_runs(found, damaged, Console()),
+    )
+
+
+@app.command()
+def diff(
+    one: Annotated[Path, typer.Argument(help="Directory of a finished run.")],
+    other: Annotated[Path, typer.Argument(help="Directory of another one.")],
+    as_json: JsonOption = False,
+    trust: TrustOption = False,
+) -> None:
+    """Say what differs between two runs: settings, F1, and the links whose verdict changed."""
+    from scenarios.command.book import difference, show_difference
+    from testbed.record.run import RunDirectory
+
+    found = difference(*(RunDirectory(path, trust=trust) for path in (one, other)))
+    Output(as_json=as_json).show(None, lambda: found, lambda: show_difference(found, Console()))
+
+
+@app.command()
 def explain(
     word: Annotated[
         str | None,
