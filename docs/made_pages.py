@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Markdown that is made when the site is built: tables of the code, and of the files in docs/data.
+"""Makes the Markdown of parts of pages: tables of the code, and of the files in docs/data.
 
-`MAKERS` names what a page may ask for with ``{made} NAME``, or ``{made} NAME ARGUMENT``.
+`MAKERS` names what stands between the comments ``made: NAME``, or ``made: NAME ARGUMENT``, and
+``end of NAME`` on a page. ``python -m tests.docs.made`` writes it, and a test compares.
 """
 
 from __future__ import annotations

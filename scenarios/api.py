@@ -22,13 +22,17 @@ from rich.console import Console
 
 from analysis.evaluation.metrics import Score, score
 from analysis.evaluation.parameter_sets import choose_methods
-from analysis.evaluation.report import diagnosis_columns, render
+from analysis.evaluation.report import diagnosis_columns
+from analysis.evaluation.screen import LINE_WIDTH, print_screen, screen
 from analysis.methods.base import Diagnosis, Localizer, diagnose
 from analysis.telemetry.observations import read_telemetry
 from analysis.telemetry.reading import read_observations
 from analysis.telemetry.telemetry import Telemetry
 from scenarios.experiment.request import Scenario, make_request
 from scenarios.experiment.run import default_directory, run_experiment
+from scenarios.frames import flows_frame, links_frame, verdicts_frame
+from scenarios.keywords import GivenSettings, Methods, as_methods, as_settings
+from scenarios.notebook import Plots, as_html
 from testbed.errors import UserError
 from testbed.fabric.packet_fabric import PacketFabric
 from testbed.fabric.paths import Paths
@@ -43,6 +47,7 @@ from testbed.record.schema import Schema
 
 if TYPE_CHECKING:
     from pandas import DataFrame
+    from typing_extensions import Unpack
 
 REGISTERS = "registers"
 Table: TypeAlias = "str | Path | DataFrame | pa.Table | Mapping[str, Any] | Sequence[Any] | Any"
@@ -54,10 +59,10 @@ def run(
     *,
     path: str | Path | None = None,
     config: str | Path | None = None,
-    methods: str | None = None,
+    methods: Methods | None = None,
     parameters: str | Path = "default",
     fault_rate: float | None = None,
-    **settings: Any,
+    **settings: Unpack[GivenSettings],
 ) -> Run:
     """Emulate a scenario and diagnose it with every method, as `canary run`.
 
@@ -65,10 +70,12 @@ def run(
         scenario: Its name, the path of its file, or a `Scenario`; by default ``faulty_links``.
         path: Directory of the run, by default ``runs/<time>-<scenario>``.
         config: Settings from a YAML file or an earlier run, see `scenarios.experiment.request`.
-        methods: As the option METHODS: ``flock:p_bad=0.01,007``; by default those of the testbed.
+        methods: As the option METHODS: ``flock:p_bad=0.01,007``, a list of names, or methods of
+            your own as objects; by default those of the testbed.
         parameters: ``default``, ``paper``, or a file of `canary calibrate`.
         fault_rate: The loss rate from which on a link is faulty, for methods that ask.
-        settings: Settings by name, such as ``k=8``; ``backend`` is ``virtual`` by default.
+        settings: Settings by name, such as ``k=8``; ``backend`` is ``virtual`` by default. Lists
+            and other objects are accepted, see `scenarios.keywords.as_settings`: ``faults=0.1``.
 
     Raises:
         ValueError: A setting makes no sense, or the run cannot be made (one line).
@@ -77,8 +84,9 @@ def run(
     >>> result.faulty, result.figures.f1.to_dict()
     (['tor0_0->agg0_1'], {'flock': 1.0, 'canary-mle': 1.0})
     """
-    chosen, _ = choose_methods(methods, str(parameters), fault_rate)
-    request = make_request(scenario, settings, None if config is None else Path(config))
+    chosen = as_methods(methods, str(parameters), fault_rate)
+    file = None if config is None else Path(config)
+    request = make_request(scenario, as_settings(settings), file)
     made = request.settings("virtual" if request.backend == "auto" else None)
     where = default_directory(request.name) if path is None else Path(path)
     writer = RunWriter(where, numbered=path is None)
@@ -191,10 +199,35 @@ class Run:
         return f"<run {self.path}>"
 
     def __str__(self) -> str:
-        """Return the table of the run as text, 120 columns wide, as `canary show` prints it."""
+        """Return the screen of the run as text, 80 columns wide, as `canary show` prints it."""
         text = io.StringIO()
-        render(self.summary, Console(file=text, width=120))
+        print_screen(screen(self.summary, LINE_WIDTH), {}, Console(file=text, width=LINE_WIDTH))
         return text.getvalue()
+
+    def _repr_html_(self) -> str:
+        """Return the fabric as a drawing and the table of methods, for a notebook."""
+        return as_html(self.record.fabric, self.summary)
+
+    @property
+    def plot(self) -> Plots:
+        """Return what draws the run: ``run.plot.fabric()``, ``run.plot.rates("mle")``."""
+        return Plots(self.record.fabric, self.links, self.verdicts)
+
+    @property
+    def links(self) -> DataFrame:
+        """Return a frame of the directed links, see `scenarios.frames.links_frame`."""
+        return links_frame(self.record)
+
+    @property
+    def verdicts(self) -> DataFrame:
+        """Return a frame of what each method says of each link, see
+        `scenarios.frames.verdicts_frame`."""
+        return verdicts_frame(self.record, self.summary["methods"])
+
+    @property
+    def flows(self) -> DataFrame:
+        """Return a frame of the flows, see `scenarios.frames.flows_frame`."""
+        return flows_frame(self.record)
 
     @property
     def faulty(self) -> list[str]:

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from rich.console import Console
 
 from analysis.evaluation.ranking import COLUMNS, ranking_columns, render_ranking
 from analysis.evaluation.report import parameters_line
@@ -30,7 +29,7 @@ from analysis.telemetry.reading import read_observations
 from analysis.telemetry.telemetry import MissingTelemetry
 from analysis.telemetry.writing import write_observations
 from scenarios.experiment.observer import Progress
-from scenarios.experiment.terminal import line
+from scenarios.experiment.terminal import line, wide_console
 from scenarios.many.cluster import workers_of
 from testbed.record.atomic import held
 from testbed.record.fabric_file import NumberedFabric, read_fabric, write_fabric
@@ -75,22 +74,27 @@ class Verdicts:
     def figures(self) -> dict[str, Any]:
         """Return the verdicts as values that JSON has: blamed links and switches by name."""
         fabric = self.numbered.fabric
-        verdicts: dict[str, Any] = {}
-        for name, diagnosis in self.diagnoses.items():
-            verdicts[name] = {
-                "blamed": [fabric.link_names[link] for link in diagnosis.flagged.tolist()],
-                "devices": [fabric.switch_names[each] for each in diagnosis.devices.tolist()],
-                "native": diagnosis.native,
-                "ties": [[fabric.link_names[link] for link in tie] for tie in diagnosis.ties],
-                "remarks": list(diagnosis.remarks),
-            }
+        names = fabric.link_names
         return {
             "links": fabric.n_links,
             "switches": fabric.n_switches,
             "observations": dict(self.observations),
             "receipt": list(self.receipt),
-            "verdicts": verdicts,
-            "silent": list(self.silent),
+            "methods": {
+                name: {
+                    "native": each.native,
+                    "blamed": [names[link] for link in each.flagged.tolist()],
+                    "devices": [fabric.switch_names[device] for device in each.devices.tolist()],
+                    "ties": [[names[link] for link in tie] for tie in each.ties],
+                    "score": {
+                        names[link]: float(each.score[link]) for link in each.flagged.tolist()
+                    },
+                    "remarks": list(each.remarks),
+                    "seconds": each.seconds,
+                }
+                for name, each in self.diagnoses.items()
+            },
+            "missing": list(self.silent),
         }
 
     def write(self, path: Path) -> None:
@@ -102,6 +106,30 @@ class Verdicts:
             testbed.record.schema.TableError: The file cannot be written, or has another suffix.
         """
         write_columns(path, ranking_columns(self.diagnoses, self.numbered), RANKING)
+
+
+def print_verdicts(verdicts: Verdicts, origins: Mapping[str, str], written: str) -> None:
+    """Print the ranking of each method, and why others have none.
+
+    Args:
+        verdicts: The diagnoses.
+        origins: Where the parameters of each method come from.
+        written: The file of all rankings, in words; empty if there is none.
+    """
+    console = wide_console()
+    console.print(line(verdicts.heading()))
+    for each in verdicts.receipt:
+        console.print(line(each, "dim"), soft_wrap=True)
+    for name, diagnosis in verdicts.diagnoses.items():
+        console.print()
+        console.print(render_ranking(name, diagnosis, verdicts.numbered))
+    console.print()
+    console.print(line(parameters_line(origins), "dim"), soft_wrap=True)
+    for reason in verdicts.silent:
+        console.print()
+        console.print(line(reason, "yellow"))
+    if written:
+        console.print(line(f"ranking: {written}"), soft_wrap=True)
 
 
 def localize(
@@ -156,23 +184,6 @@ def localize(
     if telemetry.segments is not None:
         counts["segment"] = int((telemetry.segments.sent > 0).sum())
     return Verdicts(numbered, counts, diagnoses, silent, receipt.lines() if receipt else ())
-
-
-def show_verdicts(verdicts: Verdicts, origins: Mapping[str, str], console: Console) -> None:
-    """Print the verdicts of all methods; ``origins`` says where each method's parameters are
-    from."""
-    console.print(line(verdicts.heading()))
-    for each in verdicts.receipt:
-        console.print(line(each, "dim"), soft_wrap=True)
-    for name, diagnosis in verdicts.diagnoses.items():
-        console.print()
-        console.print(render_ranking(name, diagnosis, verdicts.numbered))
-    used = {name: origins[name] for name in origins if name in verdicts.diagnoses}
-    console.print()
-    console.print(line(parameters_line(used), "dim"), soft_wrap=True)
-    for reason in verdicts.silent:
-        console.print()
-        console.print(line(reason, "yellow"))
 
 
 def _in_parts(
