@@ -463,6 +463,33 @@ def localize(
     output.show(out, verdicts.figures, lambda: print_verdicts(verdicts, used, written))
 
 
+@app.command("check-method")
+def check_method(
+    method: Annotated[
+        str, typer.Argument(metavar="METHOD", help="A file, mine.py, or the name of a method.")
+    ],
+    parameters: ParametersOption = "default",
+) -> None:
+    """Check a method of your own: order, names, cuts, ties, emptiness.
+
+    The exit code is 1 if a check failed.
+    """
+    from analysis.evaluation.parameter_sets import choose_methods
+    from analysis.methods.check import check_method as checks_of
+
+    chosen, _ = choose_methods(method, parameters, None)
+    failed = 0
+    for built in chosen:
+        print(plain(f"{built.name} ({built.method.name})"))
+        for check in checks_of(built.method):
+            failed += bool(check.failed)
+            print(f"  {'failed' if check.failed else 'passed'}  {check.name}")
+            if check.failed:
+                print(plain(f"          {check.failed}"))
+    if failed:
+        raise typer.Exit(1)
+
+
 @app.command("import")
 def import_(
     format_: Annotated[
