@@ -237,7 +237,7 @@ class ControlWriter:
             return f"    {self._call(d.action_id, params)} {after}"
         out = [
             "    {",
-            f"    const ss_table *t = sw->tables + {t.index};",
+            f"    ss_table *t = sw->tables + {t.index};",
             f"    const uint64_t *def = {self.default(t)};",
             "    uint64_t *row = NULL;",
             "    (void)t;",
@@ -248,7 +248,9 @@ class ControlWriter:
                 1 << pl.word for k, pl in zip(t.key, lay.places, strict=True) if k.match == "range"
             )
             exact = literal(self._exact(t, lay), 64)
-            extra = f", UINT64_C({ranges:#x}), {exact}" if lay.kind == "ternary" else ""
+            alone = len(t.key) == lay.words == 1 and t.key[0].mask is None
+            extras = {"ternary": f", UINT64_C({ranges:#x}), {exact}", "lpm": f", {int(alone)}"}
+            extra = extras.get(lay.kind, "")
             out.append(
                 f"    row = ss_find_{lay.kind}(t, key, {lay.words}, {lay.row_words}{extra});"
             )
