@@ -219,7 +219,8 @@ class ControlWriter:
                 parts[place.word].append(f"(uint64_t){name}")
                 parts[place.word + 1].append(f"(uint64_t)({name} >> 64)")
             else:
-                up = f" << {place.shift}" if place.shift else ""
+                # a field of no bits may lie behind the word's last one
+                up = f" << {place.shift}" if place.shift and k.width else ""
                 parts[place.word].append(f"(uint64_t){value}{up}")
         words = ", ".join(" | ".join(x) for x in parts)
         return [*before, f"const uint64_t key[{lay.words}] = {{{words}}};"]
