@@ -148,6 +148,19 @@ static void flush(agents_t *agents, host_t *host) {
     host->n = 0;
 }
 
+static inline uint32_t get16(const uint8_t *at) { return (uint32_t)at[0] << 8 | at[1]; }
+
+static inline uint32_t sum16(const uint8_t *data, uint32_t length) {
+    uint32_t sum = 0;
+    for (uint32_t i = 0; i + 1 < length; i += 2) sum += get16(data + i);
+    return length & 1 ? sum + ((uint32_t)data[length - 1] << 8) : sum;
+}
+
+static inline uint32_t fold(uint32_t sum) {
+    sum = (sum & 0xffff) + (sum >> 16);
+    return (sum & 0xffff) + (sum >> 16);
+}
+
 /* Zero payload, and an L4 checksum that is surely wrong: the receiving kernel then drops the
  * segment without an answer. The payload adds nothing to the sum. */
 static void complete(uint8_t *frame, uint32_t header, uint32_t size) {

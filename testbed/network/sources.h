@@ -33,22 +33,9 @@ typedef struct {
     uint8_t data[96];
 } reply_t;
 
-static inline uint32_t get16(const uint8_t *at) { return (uint32_t)at[0] << 8 | at[1]; }
-
 static inline void put16(uint8_t *at, uint32_t value) {
     at[0] = (uint8_t)(value >> 8);
     at[1] = (uint8_t)value;
-}
-
-static inline uint32_t sum16(const uint8_t *data, uint32_t length) {
-    uint32_t sum = 0;
-    for (uint32_t i = 0; i + 1 < length; i += 2) sum += get16(data + i);
-    return length & 1 ? sum + ((uint32_t)data[length - 1] << 8) : sum;
-}
-
-static inline uint32_t fold(uint32_t sum) {
-    sum = (sum & 0xffff) + (sum >> 16);
-    return (sum & 0xffff) + (sum >> 16);
 }
 
 /* Internet checksum of an IP header of 20 bytes, in the order of its bytes. */
