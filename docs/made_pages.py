@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from analysis.importers.registry import render as render_importers
 from analysis.methods.base import split
 from scenarios.command import budgets
 from scenarios.command.options import table_row
@@ -64,6 +65,11 @@ def options() -> str:
 def record() -> str:
     """Return the schema of a run's files."""
     return render_record()
+
+
+def importers() -> str:
+    """Return what `canary import` reads, with a small file of each format."""
+    return render_importers()
 
 
 def contract() -> str:
@@ -251,7 +257,7 @@ def _experiment(name: str, of: Mapping[str, Any]) -> Iterator[str]:
 MAKERS: Mapping[str, Callable[..., str]] = {
     maker.__name__: maker
     for maker in (
-        *(options, record, contract, differences, effects, healthy, probes, comparison),
+        *(options, record, importers, contract, differences, effects, healthy, probes, comparison),
         *(beside_mle, traces, reproduced, results),
     )
 }

@@ -47,6 +47,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "analysis.solvers": KERNELS | {"testbed.fabric"},
     "analysis.sketches": KERNELS | {"testbed.fabric"},
     "analysis.telemetry": FABRIC_AND_RECORD,
+    "analysis.importers": FABRIC_AND_RECORD | {"analysis.telemetry"},
     "analysis.methods": FABRIC_AND_RECORD
     | {"testbed.user_files", "analysis.solvers", "analysis.telemetry"},
     "analysis.evaluation": FABRIC_AND_RECORD

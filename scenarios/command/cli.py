@@ -42,8 +42,11 @@ from scenarios.command.arguments import (
     TrustOption,
     VerboseOption,
     WatchOption,
+    calibrated,
+    formats,
 )
 from scenarios.command.gates import Gate
+from scenarios.command.look import diff, explain, runs
 from scenarios.command.machine import clean_net, doctor, export_lab, net, shell, warm_up
 from scenarios.command.options import SettingsCommand, WordsCommand
 from scenarios.command.other_words import COMMANDS, OPTIONS, hint
@@ -88,20 +91,6 @@ app = typer.Typer(
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
-
-
-def _calibrated() -> list[str]:
-    """Return the names that ``--method`` of ``canary calibrate`` completes."""
-    from analysis.evaluation.calibration import GRIDS
-
-    return ["all", *GRIDS]
-
-
-def _words() -> list[str]:
-    """Return the words that ``canary explain`` completes."""
-    from scenarios.command.explain import words
-
-    return words()
 
 
 @app.callback(invoke_without_command=True)
@@ -174,6 +163,7 @@ def _run(
 ) -> Path:
     """Make the run that the options of ``canary run`` ask for, and return its directory."""
     from analysis.evaluation.parameter_sets import choose_methods
+    from scenarios.command.show import traffic_of
     from scenarios.command.watch import watching
     from scenarios.experiment.backends import pick_backend
     from scenarios.experiment.pace import at_this_pace
@@ -211,6 +201,7 @@ def _run(
         settings = at_this_pace(settings, request.named)
         run_experiment(request.name, request.scenario, settings, writer, chosen, observer)
         exit_on_signals(plain(f"the run is in {writer.path}"))
+    print(plain(f"traffic: {traffic_of(writer.path)}"), file=sys.stderr)
     return writer.path
 
 
@@ -282,62 +273,6 @@ def show(
         raise typer.Exit(1)
 
 
-@app.command()
-def runs(
-    words: Annotated[
-        list[str] | None, typer.Argument(metavar="[NAME=VALUE]...", help="Settings to filter by.")
-    ] = None,
-    folder: Annotated[Path, typer.Option("--in", help="The folder of the runs.")] = Path("runs"),
-    quiet: QuietOption = False,
-    as_json: JsonOption = False,
-) -> None:
-    """List finished runs, the newest first: canary runs K=4 SEED=1."""
-    from scenarios.command.book import list_runs, parse_filters, run_figures, show_runs
-
-    output = Output(quiet, as_json)
-    found, damaged = list_runs(folder, parse_filters(words or ()))
-    if quiet:
-        for run in found:
-            print(plain(str(run.path)))
-        return
-    figures = [run_figures(run) for run in found]
-    output.show(
-        folder,
-        lambda: {"runs": figures, "unreadable": damaged},
-        lambda: show_runs(found, damaged, Console()),
-    )
-
-
-@app.command()
-def diff(
-    one: Annotated[Path, typer.Argument(help="Directory of a finished run.")],
-    other: Annotated[Path, typer.Argument(help="Directory of another one.")],
-    as_json: JsonOption = False,
-    trust: TrustOption = False,
-) -> None:
-    """Say what differs between two runs: settings, F1, and the links whose verdict changed."""
-    from scenarios.command.book import difference, show_difference
-    from testbed.record.run import RunDirectory
-
-    found = difference(*(RunDirectory(path, trust=trust) for path in (one, other)))
-    Output(as_json=as_json).show(None, lambda: found, lambda: show_difference(found, Console()))
-
-
-@app.command()
-def explain(
-    word: Annotated[
-        str | None,
-        typer.Argument(
-            help="A column, a mark, a measurement, a setting or a method.", autocompletion=_words
-        ),
-    ] = None,
-) -> None:
-    """Explain a word that the other commands print."""
-    from scenarios.command.explain import explained
-
-    print(explained(word))
-
-
 @app.command(cls=SettingsCommand)
 def compare(
     ctx: typer.Context,
@@ -395,9 +330,14 @@ def compare(
 
 @app.command()
 def localize(
-    topology: Annotated[Path, typer.Option(help="The fabric: .parquet or .csv.")],
+    topology: Annotated[
+        Path, typer.Option(help="The fabric: .parquet or .csv, or the folder of an import.")
+    ],
     telemetry: Annotated[
-        Path, typer.Option(help="The observations: .parquet or .csv, or a folder of parts.")
+        Path,
+        typer.Option(
+            help="The observations: .parquet or .csv, or a folder of parts or of an import."
+        ),
     ],
     method: MethodsOption = "all",
     out: Annotated[
@@ -413,6 +353,10 @@ def localize(
             "[default: this machine]"
         ),
     ] = None,
+    strict: Annotated[
+        bool,
+        typer.Option("--strict", help="Refuse tables that are not as the record describes them."),
+    ] = False,
     quiet: QuietOption = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -433,12 +377,55 @@ def localize(
         is_csv(out)
     chosen, _ = choose_methods(method, parameters, fault_rate)
     with output.working(), progress_bar() as progress:
-        verdicts = localize_files(topology, telemetry, chosen, progress, cluster)
+        verdicts = localize_files(topology, telemetry, chosen, progress, cluster, strict=strict)
     if out is not None:
         verdicts.write(out)
     used = {each.name: each.origin for each in chosen if each.name in verdicts.diagnoses}
     written = "" if out is None else in_words(out, replaces)
     output.show(out, verdicts.figures, lambda: print_verdicts(verdicts, used, written))
+
+
+@app.command("import")
+def import_(
+    format_: Annotated[
+        str,
+        typer.Argument(
+            metavar="FORMAT", help="The format: flock, pingmesh, gnmi, ...", autocompletion=formats
+        ),
+    ],
+    files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Its files.")],
+    out: Annotated[Path, typer.Option(help="Folder for the tables.")],
+    topology: Annotated[
+        Path | None,
+        typer.Option(
+            help="The fabric of observations: a table, the folder of an import, or a file of a "
+            "fabric's format. [default: none]"
+        ),
+    ] = None,
+    hosts: Annotated[
+        str | None,
+        typer.Option(
+            help="Which ToR has which address: leaf{1}=10.{1}.0.0/16, or a file of both. "
+            "[default: none]"
+        ),
+    ] = None,
+    tors: Annotated[
+        str | None,
+        typer.Option(help="The names of a fabric's ToRs: leaf*. [default: by role and name]"),
+    ] = None,
+) -> None:
+    """Make the tables that `localize` reads from the files of other tools.
+
+    docs/do/import.md has the formats.
+    """
+    from scenarios.command.imports import import_to
+
+    raise_on_signals()
+    found, written = import_to(format_, files, out, topology, hosts, tors)
+    for note in found.notes:
+        print(plain(note))
+    for path in written:
+        print(plain(str(path)))
 
 
 @app.command()
@@ -513,7 +500,7 @@ def calibrate(
         str,
         typer.Option(
             help="all, or a list; parameters in a name stay fixed: flock:p_bad=0.01.",
-            autocompletion=_calibrated,
+            autocompletion=calibrated,
         ),
     ] = "all",
     train: Annotated[
@@ -568,6 +555,9 @@ def calibrate(
 
 
 app.command()(page)
+app.command()(explain)
+app.command()(runs)
+app.command()(diff)
 app.command(cls=WordsCommand)(net)
 app.command(cls=WordsCommand)(reproduce)
 app.command("export-lab", cls=SettingsCommand)(export_lab)

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from testbed.arrays import LongArray, WordArray
 from testbed.fabric.packet_fabric import PacketFabric
 from testbed.network.schedules import Packets
 from testbed.traffic.capture import Capture, mix, read_capture
@@ -126,10 +127,8 @@ def onto_hosts(
 ) -> Traffic:
     """Return the capture as traffic of hosts, with packets that are sent at ``time_ns``.
 
-    Addresses are assigned to hosts by falling number of packets, rack after rack, so that the
-    busiest are spread. If two communicating addresses are in the same rack, the larger one moves to
-    another rack for this pair, in both directions. If two flows get the same 5-tuple, one gets
-    another source port.
+    `seats` says which address is which host. If two flows get the same 5-tuple, one gets another
+    source port.
     """
     rng = np.random.default_rng([seed, 0xCA97])
     keys = np.zeros(len(capture.src), np.uint64)
@@ -144,24 +143,7 @@ def onto_hosts(
     _, first, flow = np.unique(keys, return_index=True, return_inverse=True)
     src, dst = capture.src[first], capture.dst[first]
 
-    packets = np.bincount(flow, minlength=len(first))
-    address, index = np.unique(np.concatenate((src, dst)), return_inverse=True)
-    busy = np.bincount(index, weights=np.tile(packets, 2))
-    racks = rng.permutation(topology.n_tors)
-    rack = topology.hosts_per_tor
-    seats = racks * rack + np.arange(rack)[:, None]
-    host_of = np.empty(len(address), np.int64)
-    dealt = np.argsort(-busy, kind="stable")
-    host_of[dealt] = seats.ravel()[np.arange(len(address)) % topology.n_hosts]
-    src_host, dst_host = host_of[index[: len(src)]], host_of[index[len(src) :]]
-
-    together = src_host // rack == dst_host // rack
-    moved = np.maximum(src, dst)
-    hop = 1 + (mix(moved) % np.uint64(topology.n_tors - 1)).astype(np.int64)
-    for host, is_moved in ((dst_host, dst == moved), (src_host, (src == moved) & (src != dst))):
-        now = together & is_moved
-        host[now] = (host[now] + rack * hop[now]) % topology.n_hosts
-
+    src_host, dst_host = seats(src, dst, np.bincount(flow, minlength=len(first)), topology, rng)
     flows = (
         src_host.astype(np.int32),
         dst_host.astype(np.int32),
@@ -172,3 +154,41 @@ def onto_hosts(
     make_distinct(rng, *flows)
     size = np.clip(capture.length, MIN_FRAME, MAX_FRAME).astype(np.uint16)
     return Traffic(*flows, Packets(time_ns, flow.astype(np.uint32), size))
+
+
+def seats(
+    src: WordArray,
+    dst: WordArray,
+    amount: npt.NDArray[Any],
+    topology: PacketFabric,
+    rng: np.random.Generator,
+) -> tuple[LongArray, LongArray]:
+    """Return the hosts that stand for the addresses of flows, int64[F] each.
+
+    Addresses are assigned to hosts by falling amount of traffic, rack after rack, so that the
+    busiest are spread. If two communicating addresses are in the same rack, the larger one moves to
+    another rack for this pair, in both directions.
+
+    Args:
+        src, dst: The addresses of each flow as numbers, uint64[F].
+        amount: The traffic of each flow, [F].
+        topology: The fabric of the hosts.
+        rng: Draws the order of the racks.
+    """
+    address, index = np.unique(np.concatenate((src, dst)), return_inverse=True)
+    busy = np.bincount(index, weights=np.tile(amount, 2))
+    racks = rng.permutation(topology.n_tors)
+    rack = topology.hosts_per_tor
+    places = racks * rack + np.arange(rack)[:, None]
+    host_of = np.empty(len(address), np.int64)
+    dealt = np.argsort(-busy, kind="stable")
+    host_of[dealt] = places.ravel()[np.arange(len(address)) % topology.n_hosts]
+    src_host, dst_host = host_of[index[: len(src)]], host_of[index[len(src) :]]
+
+    together = src_host // rack == dst_host // rack
+    moved = np.maximum(src, dst)
+    hop = 1 + (mix(moved) % np.uint64(topology.n_tors - 1)).astype(np.int64)
+    for host, is_moved in ((dst_host, dst == moved), (src_host, (src == moved) & (src != dst))):
+        now = together & is_moved
+        host[now] = (host[now] + rack * hop[now]) % topology.n_hosts
+    return src_host, dst_host

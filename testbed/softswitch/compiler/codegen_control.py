@@ -236,7 +236,7 @@ class ControlWriter:
             return f"    {self._call(d.action_id, params)} {after}"
         out = [
             "    {",
-            f"    const ss_table *t = sw->tables + {t.index};",
+            f"    ss_table *t = sw->tables + {t.index};",
             f"    const uint64_t *def = {self.default(t)};",
             "    uint64_t *row = NULL;",
             "    (void)t;",

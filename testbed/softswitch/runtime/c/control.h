@@ -84,8 +84,10 @@ ss_switch *ss_create(uint64_t seed) {
 
 /* Bring into the cache what each packet reads of a switch. */
 void ss_prefetch(const ss_switch *sw) {
+#pragma GCC unroll 64
     for (size_t at = 0; at < offsetof(ss_switch, counters); at += 64)
         __builtin_prefetch((const uint8_t *)sw + at);
+#pragma GCC unroll 64
     for (uint32_t i = 0; i < SS_READ; i++) __builtin_prefetch(sw->tables + ss_read_tables[i]);
 }
 
