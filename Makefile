@@ -7,6 +7,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.users
 READY_DEV := $(VENV)/.developers
+READY_PLOT := $(VENV)/.plot
+READY_CLUSTER := $(VENV)/.cluster
 
 # What make's own command line says, word for word: 'K=8' 'FAULTS=6links, none'. The environment sets
 # nothing here; canary reads CANARY_K=8 and its like.
@@ -25,11 +27,11 @@ define line_end
 endef
 $(foreach v,$(said),$(if $(findstring $(line_end),$(value $v)),$(error make: $v= holds the end of a line, which make cannot pass on)))
 
-targets := help help-options setup setup-dev scenario compare reproduce analyze show export-lab net shell clean-net doctor calibrate \
+targets := help help-options setup setup-dev setup-plot setup-cluster scenario compare reproduce analyze show export-lab net shell clean-net doctor calibrate \
 	test test-vm sanitize lint docs bench bench-net bench-instructions p4 lock clean
 
 # To make, a folder is a target that is done: without this, `make scenarios` does nothing and succeeds.
-no_target := $(firstword $(filter-out $(targets) $(READY) $(READY_DEV),$(MAKECMDGOALS)))
+no_target := $(firstword $(filter-out $(targets) $(READY) $(READY_DEV) $(READY_PLOT) $(READY_CLUSTER),$(MAKECMDGOALS)))
 # Words of Mininet, P4's tutorials and containerlab, and the nearest thing here.
 elsewhere_run := make scenario makes a run, and make net brings the network up with Mininet's prompt
 elsewhere_mn := make net brings the network up with Mininet's prompt
@@ -82,6 +84,7 @@ help:
 	@echo 'make test-vm, make sanitize      netem in a kernel that has it (root); sanitizers (gcc)'
 	@echo 'make bench, bench-net, bench-instructions   speed; TCP side by side (root); valgrind'
 	@echo 'make -C p4                       compile the P4 program (needs p4c)'
+	@echo 'make setup, setup-plot, setup-cluster   what other targets do by themselves'
 	@echo 'make clean                       remove .venv and caches; runs/ stays'
 	@echo
 	@echo 'canary explain WORD              what a word on the screen means (.venv/bin/canary)'
@@ -108,8 +111,15 @@ setup: $(READY)
 
 setup-dev: $(READY_DEV)
 
+setup-plot: $(READY_PLOT)
+
+setup-cluster: $(READY_CLUSTER)
+
+# What compares takes Matplotlib, and Dask if it is for a cluster.
+shows := $(READY_PLOT) $(if $(call only,CLUSTER),$(READY_CLUSTER))
+
 # What Python runs here, also pip and pytest, imports nothing from this folder but what it is told to.
-$(READY) $(READY_DEV) test sanitize lint: export PYTHONSAFEPATH := 1
+$(READY) $(READY_DEV) $(READY_PLOT) $(READY_CLUSTER) test sanitize lint: export PYTHONSAFEPATH := 1
 
 # Each kind of installation has a lock file.
 NEEDS_LINUX = canary needs Linux: on Windows or a Mac take the virtual machine in vagrant/ (docs/project/systems.md)
@@ -125,13 +135,16 @@ $(READY): requirements.lock pyproject.toml
 $(READY_DEV): requirements-dev.lock requirements.lock pyproject.toml
 	@$(INSTALL) developers
 
+$(READY_PLOT) $(READY_CLUSTER): $(VENV)/.%: requirements-%.lock pyproject.toml | $(READY)
+	@$(INSTALL) $*
+
 scenario: $(READY)
 	@$(BIN)/canary run $(words)
 
-compare: $(READY)
+compare: $(READY) $(shows)
 	@$(BIN)/canary compare $(words)
 
-reproduce: $(READY)
+reproduce: $(READY) $(if $(call only,FIG),$(shows))
 	@$(BIN)/canary reproduce $(words)
 
 analyze show: $(READY)
@@ -196,13 +209,20 @@ bench-net: $(READY_DEV)
 p4:
 	@$(MAKE) -C p4
 
-# The locks are for Python 3.11 and newer on every system, and the second holds all of the first.
+# The locks are for Python 3.11 and newer on every system. That of an extra holds what the users' lacks,
+# and the developers' holds all of them but uv's.
 LOCK = UV_CUSTOM_COMPILE_COMMAND='make lock' $(VENV)-lock/bin/uv pip compile --quiet --universal \
 	--python-version 3.11 --generate-hashes --no-strip-extras --no-emit-index-url --no-annotate pyproject.toml
+EXTRAS := plot cluster compiler
 lock:
 	@$(PYTHON) -I -m venv $(VENV)-lock && $(VENV)-lock/bin/pip install --quiet uv
 	@$(LOCK) --extra build --output-file requirements.lock
-	@$(LOCK) --extra build --extra dev --extra docs --constraint requirements.lock --output-file requirements-dev.lock
+	@for extra in $(EXTRAS) uv; do \
+		$(LOCK) --extra $$extra --constraint requirements.lock --output-file requirements-$$extra.lock \
+			$$(sed -n 's/^\([a-z0-9-]*\)==.*/--no-emit-package \1/p' requirements.lock) || exit; \
+	done
+	@$(LOCK) --extra build $(EXTRAS:%=--extra %) --extra dev --extra docs --constraint requirements.lock \
+		$(EXTRAS:%=--constraint requirements-%.lock) --output-file requirements-dev.lock
 	@rm -rf $(VENV)-lock
 
 clean:

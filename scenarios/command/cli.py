@@ -55,6 +55,7 @@ from scenarios.command.reproduce import reproduce
 from scenarios.command.results import Output
 from scenarios.experiment.errors import DEFECT, message_line, message_of, stopped
 from scenarios.experiment.terminal import line, progress_bar, wide_console
+from scenarios.extras import need_compiler
 from testbed.errors import UserError
 from testbed.fabric.names import nearest, plain
 
@@ -178,6 +179,7 @@ def _run(
 
     chosen, _ = choose_methods(methods, parameters, fault_rate)
     gate.need_methods(each.name for each in chosen)
+    need_compiler()
     request = make_request(scenario, ctx.obj.settings, config)
     ctx.obj.print_environment()
 
@@ -243,6 +245,7 @@ def analyze(
     with output.working():
         chosen, _ = choose_methods(methods, parameters, fault_rate)
         gate.need_methods(each.name for each in chosen)
+        need_compiler()
         with progress_bar() as progress:
             analyze_run(run_dir, progress, trust, chosen)
         exit_on_signals(f"the diagnoses are in {run_dir}")
@@ -376,6 +379,7 @@ def localize(
     if out is not None:
         is_csv(out)
     chosen, _ = choose_methods(method, parameters, fault_rate)
+    need_compiler()
     with output.working(), progress_bar() as progress:
         verdicts = localize_files(topology, telemetry, chosen, progress, cluster, strict=strict)
     if out is not None:
@@ -383,6 +387,33 @@ def localize(
     used = {each.name: each.origin for each in chosen if each.name in verdicts.diagnoses}
     written = "" if out is None else in_words(out, replaces)
     output.show(out, verdicts.figures, lambda: print_verdicts(verdicts, used, written))
+
+
+@app.command("check-method")
+def check_method(
+    method: Annotated[
+        str, typer.Argument(metavar="METHOD", help="A file, mine.py, or the name of a method.")
+    ],
+    parameters: ParametersOption = "default",
+) -> None:
+    """Check a method of your own: order, names, cuts, ties, emptiness.
+
+    The exit code is 1 if a check failed.
+    """
+    from analysis.evaluation.parameter_sets import choose_methods
+    from analysis.methods.check import check_method as checks_of
+
+    chosen, _ = choose_methods(method, parameters, None)
+    failed = 0
+    for built in chosen:
+        print(plain(f"{built.name} ({built.method.name})"))
+        for check in checks_of(built.method):
+            failed += bool(check.failed)
+            print(f"  {'failed' if check.failed else 'passed'}  {check.name}")
+            if check.failed:
+                print(plain(f"          {check.failed}"))
+    if failed:
+        raise typer.Exit(1)
 
 
 @app.command("import")
@@ -478,6 +509,7 @@ def plan(
     output = Output(quiet, as_json)
     output.need_path(out)
     replaces = out is not None and need_place(out, PLAN)
+    need_compiler()
     with output.working(), progress_bar() as progress:
         matrix, timings = make_plan(k, alpha, beta, progress)
     if out is not None:
@@ -534,6 +566,7 @@ def calibrate(
 
     output = Output(quiet, as_json)
     replaces = need_place(out, PARAMETER_SET)
+    need_compiler()
     with output.working(), progress_bar() as progress:
         found = calibrate_methods(method, train or [TRAINING], out, progress, rule)
     exit_on_signals(plain(f"the parameters are in {out}"))

@@ -30,6 +30,7 @@ from scenarios.experiment.request import make_request
 from scenarios.experiment.run import check_inputs
 from scenarios.experiment.settings import Settings, SettingsError
 from scenarios.experiment.terminal import line, progress_bar, wide_console
+from scenarios.extras import NO_PICTURE, can_draw, need_compiler
 from scenarios.many.compare import compare, default_folder, read_comparison
 from scenarios.many.sweep import parse_sweep, read_sweep, run_sweep, sweep_folder
 from scenarios.process.root_server import root_available
@@ -70,6 +71,7 @@ def compare_seeds(
     if "seed" in given.settings:
         raise SettingsError("SEED is for one run: use SEEDS=1-20, or a list")
     every = parse_seeds(seeds)
+    need_compiler()
     named, chosen = choose_methods(methods, parameters, fault_rate)
     if all(each.name != REFERENCE for each in named):
         named.append(build(REFERENCE, chosen))
@@ -131,8 +133,12 @@ def _one(runs: _Runs, output: Output, gate: Gate, settings: Settings, folder: Pa
             print_comparison(result.rows, console)
         for seed, reason in result.failures.items():
             console.print(line(f"seed {seed} failed: {reason}", "red"))
+        drawn = can_draw()
+        if not drawn:
+            console.print(line(NO_PICTURE, "yellow"), soft_wrap=True)
         if output.verbose:
-            console.print(line(f"{folder}/results.parquet, {folder}/f1.png"), soft_wrap=True)
+            places = f"{folder}/results.parquet" + f", {folder}/f1.png" * drawn
+            console.print(line(places), soft_wrap=True)
             console.print(line(offered), soft_wrap=True)
         else:
             show_comparison_screen(found, offered, console)

@@ -124,7 +124,7 @@ def locality_share(text: str) -> float | None:
 
 def capture_file(traffic: str) -> Path | None:
     """Return the path of the capture that ``traffic`` names, or None if it names none."""
-    name = traffic.removesuffix(":fit")
+    name = traffic.removesuffix(":fit").removesuffix(":inner").removesuffix(":fit")
     return Path(name) if name.lower().endswith(_CAPTURES) else None
 
 
@@ -223,8 +223,11 @@ def make_traffic(
     """
     path = capture_file(demand.traffic)
     if path is not None:
-        fit = demand.traffic.endswith(":fit")
-        traffic, account = replay(path, topology, demand.seed, demand.duration_s, fit, progress)
+        wishes = demand.traffic.removeprefix(str(path)).split(":")
+        fit, inner = "fit" in wishes, "inner" in wishes
+        traffic, account = replay(
+            path, topology, demand.seed, demand.duration_s, fit, progress, inner=inner
+        )
         _warn_of_what_is_cut_off(demand, account)
         return traffic, account
     path = flow_file(demand.traffic)

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import hashlib
+import logging
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -13,10 +14,13 @@ import numpy as np
 import numpy.typing as npt
 
 from testbed.arrays import LongArray, WordArray
+from testbed.fabric.names import plain
 from testbed.fabric.packet_fabric import PacketFabric
 from testbed.network.schedules import Packets
 from testbed.traffic.capture import Capture, mix, read_capture
 from testbed.traffic.flows import MAX_FRAME, MIN_FRAME, Traffic, make_distinct
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -67,24 +71,27 @@ def replay(
     duration_s: float,
     fit: bool = False,
     progress: Callable[[float], None] = lambda share: None,
+    *,
+    inner: bool = False,
 ) -> tuple[Traffic, Account]:
     """Read a capture and return it as traffic of the hosts, with an account of its frames.
 
     Args:
         path: pcap or pcapng, optionally gzipped, with microseconds or nanoseconds, of Ethernet, raw
-            IP, BSD loopback or Linux cooked frames, VLAN tags or none.
+            IP, BSD loopback or Linux cooked frames, with VLAN tags, MPLS labels, PPPoE or none.
         topology: The fabric.
         seed: Draws which address becomes which host.
         duration_s: The run's length.
         fit: Stretch or squeeze the capture to that, instead of using what fits into it.
         progress: Receives the share of the file that was read, from 0 to 1.
+        inner: Whether to replay the packets within tunnels in place of the outer ones.
 
     Raises:
         testbed.traffic.capture.CaptureError: The file is missing, truncated, empty, no capture or
             too large, or holds no TCP or UDP.
     """
     path = Path(path)
-    capture = read_capture(path, None if fit else duration_s, progress)
+    capture = read_capture(path, None if fit else duration_s, progress, inner=inner)
     time_ns, factor = _fitted(capture.time_ns, duration_s) if fit else (capture.time_ns, 1.0)
     with path.open("rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
@@ -104,6 +111,20 @@ def replay(
         pauses_s=round(float(capture.pauses_ns.sum(dtype=np.float64)) / 1e9, 6),
         factor=factor,
     )
+    if capture.tunnels and not inner:
+        log.warning(
+            "%s of the packets of %s are tunnels (VXLAN, Geneve, ...) and are replayed as such: "
+            "add :inner to the name for the packets within",
+            f"{capture.tunnels:,}",
+            plain(path.name),
+        )
+    if account.seconds == 0 and account.replayed > 1:
+        log.warning(
+            "all %s packets of %s have the same time: they are sent at once, and meters see one "
+            "burst; capture with time stamps, or merge the times in with editcap -t",
+            f"{account.replayed:,}",
+            plain(path.name),
+        )
     return onto_hosts(capture, time_ns, topology, seed), account
 
 

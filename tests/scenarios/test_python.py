@@ -15,8 +15,9 @@ import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
+import canary
 from analysis.methods.mle.mle import Mle
-from canary import Comparison, Run, compare, load, load_comparison, run
+from canary import Comparison, Run, compare, load, load_comparison
 from scenarios.experiment.settings import described, make_settings
 from scenarios.keywords import GivenSettings, as_methods, as_settings
 
@@ -121,13 +122,13 @@ def test_numbers_stay_numbers() -> None:
 )
 def test_a_wrong_value_names_its_setting(given: dict, message: str, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=message.replace("\\\\", "\\")) as error:
-        run(path=tmp_path / "run", backend="flow", **given)
+        canary.run(path=tmp_path / "run", backend="flow", **given)
     assert "\n" not in str(error.value) and not (tmp_path / "run").exists()
 
 
 def test_methods_are_names_lists_and_objects(tmp_path: Path) -> None:
     own = Mle(penalty=3.0)
-    made = run(path=tmp_path / "run", methods=["canary", own], **QUICK)
+    made = canary.run(path=tmp_path / "run", methods=["canary", own], **QUICK)
     assert list(made.figures.index) == ["canary", own.name]
     assert made.summary["methods"][own.name]["parameters_from"] == "the program"
     assert [each.name for each in as_methods("canary, 007")] == ["canary", "007"]

@@ -6,6 +6,7 @@ from __future__ import annotations
 import ctypes
 import fcntl
 import hashlib
+import importlib.util
 import os
 import re
 import shlex
@@ -40,7 +41,8 @@ A program of a stranger is bounded, too, but not what a compiler makes of it.
 
 
 def compiler() -> list[str]:
-    """Return the C compiler command: $CC, else the first of cc, gcc, clang on PATH."""
+    """Return the C compiler command: $CC, else the first of cc, gcc, clang on PATH, else zig's of
+    the package ziglang."""
     try:
         chosen = shlex.split(os.environ.get("CC", ""))
     except ValueError as error:  # a quote that does not end
@@ -52,9 +54,11 @@ def compiler() -> list[str]:
         found = shutil.which(name)
         if found:
             return [found, *chosen[1:]]
+    if not chosen and (ziglang := importlib.util.find_spec("ziglang")) and ziglang.origin:
+        return [str(Path(ziglang.origin).with_name("zig")), "cc"]
     raise NoCompiler(
         f"no C compiler: looked for {', '.join(wanted)} on PATH; install gcc "
-        "(Debian: apt install gcc libc6-dev) or set CC"
+        "(Debian: apt install gcc libc6-dev), or the package ziglang, or set CC"
     )
 
 

@@ -12,7 +12,7 @@ from testbed.softswitch.errors import UnsupportedProgram
 def read_bits(buffer: str, bit: int, width: int, size: int = 0) -> str:
     """Return the C expression of ``width`` (at most 128) bits at a bit offset of a buffer.
 
-    ``size``: bytes that the buffer has for certain; 5 to 7 bytes are read as 8 where it has so many.
+    ``size``: bytes that the buffer surely has; 5 to 7 bytes are read as 8 where it has so many.
     """
     first, last = bit // 8, (bit + width - 1) // 8
     if 5 <= last - first + 1 < 8 <= size:

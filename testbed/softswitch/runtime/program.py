@@ -95,6 +95,7 @@ _SIGNATURES = {
     "ss_waits": (None, _P, _U32, _U32, _U32),
     "ss_digests_pending": (_U32, _P),
     "ss_table_add": (c_int64, _P, _U32, _P, _P, _U64, _U64, _P),
+    "ss_table_add_all": (_U64, _P, _U32, _P, _U64, _U64, _P, _P),
     "ss_table_modify": (c_int, _P, _U32, _U64, _U64, _P),
     "ss_table_delete": (c_int, _P, _U32, _U64),
     "ss_table_clear": (None, _P, _U32),

@@ -174,7 +174,7 @@ def test_a_capture_is_replayed_kept_or_fitted(
 
 def test_no_compiler_says_what_to_install(tmp_path: Path) -> None:
     result = command(
-        "run", *QUICK, cwd=tmp_path, PATH="/nonexistent", XDG_CACHE_HOME=str(tmp_path / "cache")
+        "run", *QUICK, cwd=tmp_path, CC="/nonexistent/cc", XDG_CACHE_HOME=str(tmp_path / "cache")
     )
     refused(said_by(result), "compiler", "gcc")
 

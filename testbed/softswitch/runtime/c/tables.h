@@ -96,9 +96,9 @@ SS_INLINE uint64_t *ss_find_exact(const ss_table *t, const uint64_t *key, uint32
     return ss_same(row + SS_KEY, key, kw) ? row : NULL;
 }
 
-/* Few prefixes are looked up in the ranges that they divide the keys into. */
+/* Few prefixes of a key that is one field are looked up in the ranges that they divide it into. */
 #define SS_FEW_PREFIXES 256
-#define SS_NO_RANGES UINT32_MAX /* too many entries, or a mask with a hole */
+#define SS_NO_RANGES UINT32_MAX /* there are too many entries */
 
 static inline uint64_t ss_range_end(uint64_t first, uint64_t mask) {
     return first + (mask & -mask) - 1; /* without a mask all keys */
@@ -108,11 +108,9 @@ static void ss_ranges_fill(ss_table *t, uint64_t *starts, uint32_t *rows) {
     uint32_t n = 1, made = 0;
     starts[0] = 0;
     for (uint32_t h = 0; h < t->capacity; h++, row += t->rw) {
-        uint64_t mask = row[SS_KEY + 1], above = mask + (mask & -mask);
         if (!(row[SS_META] & SS_USED)) continue;
-        if (above & (above - 1)) return;
         starts[n++] = row[SS_KEY];
-        starts[n++] = ss_range_end(row[SS_KEY], mask) + 1; /* 0 behind the last key */
+        starts[n++] = ss_range_end(row[SS_KEY], row[SS_KEY + 1]) + 1; /* 0 behind the last key */
     }
     for (uint32_t i = 1; i < n; i++) {
         uint64_t start = starts[i];
@@ -144,15 +142,17 @@ static __attribute__((noinline, cold)) void ss_ranges_make(ss_table *t) {
     size_t n = 4 * (size_t)t->count + 2; /* two for each and one, up to a power of 2 */
     uint64_t *starts;
     t->ranges_n = SS_NO_RANGES;
-    if (t->kw != 1 || t->count > SS_FEW_PREFIXES || !(starts = realloc(t->ranges, 12 * n))) return;
+    if (t->count > SS_FEW_PREFIXES || !(starts = realloc(t->ranges, 12 * n))) return;
     t->ranges = starts;
     t->ranges_row = (uint32_t *)(starts + n);
     ss_ranges_fill(t, starts, t->ranges_row);
 }
 
-SS_INLINE uint64_t *ss_find_lpm(ss_table *t, const uint64_t *key, uint32_t kw, uint32_t rw) {
-    if (kw == 1 && !t->ranges_n) ss_ranges_make(t);
-    if (kw == 1 && t->ranges_n != SS_NO_RANGES) {
+/* `alone`: the key is one field of at most 64 bits. */
+SS_INLINE uint64_t *ss_find_lpm(ss_table *t, const uint64_t *key, uint32_t kw, uint32_t rw,
+                                int alone) {
+    if (alone && !t->ranges_n) ss_ranges_make(t);
+    if (alone && t->ranges_n != SS_NO_RANGES) {
         const uint64_t *from = t->ranges;
         for (uint64_t half = t->ranges_n / 2; half; half /= 2)
             from = from[half] <= key[0] ? from + half : from;
