@@ -55,6 +55,22 @@ SummaryOption = Annotated[
         "[default: none]",
     ),
 ]
+
+
+def formats() -> list[str]:
+    """Return the names that FORMAT of ``canary import`` completes."""
+    from analysis.importers.registry import importer_names
+
+    return importer_names()
+
+
+def calibrated() -> list[str]:
+    """Return the names that ``--method`` of ``canary calibrate`` completes."""
+    from analysis.evaluation.calibration import GRIDS
+
+    return ["all", *GRIDS]
+
+
 RunArgument = Annotated[Path, typer.Argument(help="Directory of a finished run.")]
 TrustOption = Annotated[
     bool, typer.Option("--trust", help="Read a run that was changed afterwards, too.")

@@ -42,8 +42,11 @@ from scenarios.command.arguments import (
     TrustOption,
     VerboseOption,
     WatchOption,
+    calibrated,
+    formats,
 )
 from scenarios.command.gates import Gate
+from scenarios.command.look import diff, explain, runs
 from scenarios.command.machine import clean_net, doctor, export_lab, net, shell, warm_up
 from scenarios.command.options import SettingsCommand, WordsCommand
 from scenarios.command.other_words import COMMANDS, OPTIONS, hint
@@ -89,27 +92,6 @@ app = typer.Typer(
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
-
-
-def _calibrated() -> list[str]:
-    """Return the names that ``--method`` of ``canary calibrate`` completes."""
-    from analysis.evaluation.calibration import GRIDS
-
-    return ["all", *GRIDS]
-
-
-def _words() -> list[str]:
-    """Return the words that ``canary explain`` completes."""
-    from scenarios.command.explain import words
-
-    return words()
-
-
-def _formats() -> list[str]:
-    """Return the names that FORMAT of ``canary import`` completes."""
-    from analysis.importers.registry import importer_names
-
-    return importer_names()
 
 
 @app.callback(invoke_without_command=True)
@@ -294,62 +276,6 @@ def show(
         raise typer.Exit(1)
 
 
-@app.command()
-def runs(
-    words: Annotated[
-        list[str] | None, typer.Argument(metavar="[NAME=VALUE]...", help="Settings to filter by.")
-    ] = None,
-    folder: Annotated[Path, typer.Option("--in", help="The folder of the runs.")] = Path("runs"),
-    quiet: QuietOption = False,
-    as_json: JsonOption = False,
-) -> None:
-    """List finished runs, the newest first: canary runs K=4 SEED=1."""
-    from scenarios.command.book import list_runs, parse_filters, run_figures, show_runs
-
-    output = Output(quiet, as_json)
-    found, damaged = list_runs(folder, parse_filters(words or ()))
-    if quiet:
-        for run in found:
-            print(plain(str(run.path)))
-        return
-    figures = [run_figures(run) for run in found]
-    output.show(
-        folder,
-        lambda: {"runs": figures, "unreadable": damaged},
-        lambda: show_runs(found, damaged, Console()),
-    )
-
-
-@app.command()
-def diff(
-    one: Annotated[Path, typer.Argument(help="Directory of a finished run.")],
-    other: Annotated[Path, typer.Argument(help="Directory of another one.")],
-    as_json: JsonOption = False,
-    trust: TrustOption = False,
-) -> None:
-    """Say what differs between two runs: settings, F1, and the links whose verdict changed."""
-    from scenarios.command.book import difference, show_difference
-    from testbed.record.run import RunDirectory
-
-    found = difference(*(RunDirectory(path, trust=trust) for path in (one, other)))
-    Output(as_json=as_json).show(None, lambda: found, lambda: show_difference(found, Console()))
-
-
-@app.command()
-def explain(
-    word: Annotated[
-        str | None,
-        typer.Argument(
-            help="A column, a mark, a measurement, a setting or a method.", autocompletion=_words
-        ),
-    ] = None,
-) -> None:
-    """Explain a word that the other commands print."""
-    from scenarios.command.explain import explained
-
-    print(explained(word))
-
-
 @app.command(cls=SettingsCommand)
 def compare(
     ctx: typer.Context,
@@ -495,7 +421,7 @@ def import_(
     format_: Annotated[
         str,
         typer.Argument(
-            metavar="FORMAT", help="The format: flock, pingmesh, gnmi, ...", autocompletion=_formats
+            metavar="FORMAT", help="The format: flock, pingmesh, gnmi, ...", autocompletion=formats
         ),
     ],
     files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Its files.")],
@@ -606,7 +532,7 @@ def calibrate(
         str,
         typer.Option(
             help="all, or a list; parameters in a name stay fixed: flock:p_bad=0.01.",
-            autocompletion=_calibrated,
+            autocompletion=calibrated,
         ),
     ] = "all",
     train: Annotated[
@@ -662,6 +588,9 @@ def calibrate(
 
 
 app.command()(page)
+app.command()(explain)
+app.command()(runs)
+app.command()(diff)
 app.command(cls=WordsCommand)(net)
 app.command(cls=WordsCommand)(reproduce)
 app.command("export-lab", cls=SettingsCommand)(export_lab)
