@@ -27,20 +27,32 @@ define line_end
 endef
 $(foreach v,$(said),$(if $(findstring $(line_end),$(value $v)),$(error make: $v= holds the end of a line, which make cannot pass on)))
 
-targets := help setup setup-dev setup-plot setup-cluster scenario compare reproduce analyze show export-lab net shell \
-	clean-net doctor calibrate test test-vm sanitize lint docs bench bench-net bench-instructions p4 lock clean
+targets := help help-options setup setup-dev setup-plot setup-cluster scenario compare reproduce analyze show export-lab net shell clean-net doctor calibrate \
+	test test-vm sanitize lint docs bench bench-net bench-instructions p4 lock clean
 
 # To make, a folder is a target that is done: without this, `make scenarios` does nothing and succeeds.
 no_target := $(firstword $(filter-out $(targets) $(READY) $(READY_DEV) $(READY_PLOT) $(READY_CLUSTER),$(MAKECMDGOALS)))
+# Words of Mininet, P4's tutorials and containerlab, and the nearest thing here.
+elsewhere_run := make scenario makes a run, and make net brings the network up with Mininet's prompt
+elsewhere_mn := make net brings the network up with Mininet's prompt
+elsewhere_start := $(elsewhere_mn)
+elsewhere_up := $(elsewhere_mn)
+elsewhere_clab := make export-lab writes the network as a lab for containerlab
+elsewhere_containerlab := $(elsewhere_clab)
+elsewhere_deploy := $(elsewhere_clab)
+elsewhere_stop := make clean-net removes what a crashed run left of its network
+elsewhere_destroy := $(elsewhere_stop)
+elsewhere_build := make setup sets up .venv, and make -C p4 compiles the P4 program
+elsewhere_all := make scenario is the main job, and make alone lists the others
 nearest = import difflib, sys; print(*difflib.get_close_matches(sys.argv[1], sys.argv[2:], 1))
 ifneq (,$(no_target))
 meant := $(shell $(PYTHON) -I -c $(call quoted,$(nearest)) $(call quoted,$(no_target)) $(targets))
-$(error there is no target $(no_target): $(if $(meant),did you mean make $(meant)?,make alone lists them))
+$(error there is no target $(no_target): $(if $(elsewhere_$(no_target)),$(elsewhere_$(no_target)),$(if $(meant),did you mean make $(meant)?,make alone lists them)))
 endif
 
 # canary refuses the options that it does not know; the other targets take these.
-takes_analyze := RUN TRUST METHODS PARAMETERS FAULT_RATE
-takes_show := RUN TRUST
+takes_analyze := RUN TRUST METHODS PARAMETERS FAULT_RATE QUIET JSON VERBOSE FAIL_UNDER JUNIT SUMMARY
+takes_show := RUN TRUST QUIET JSON VERBOSE FAIL_UNDER JUNIT SUMMARY
 takes_shell := SWITCH FORCE
 takes_test := COVERAGE
 takes_p4 := P4C
@@ -56,40 +68,44 @@ endif
 .PHONY: $(targets)
 
 help:
-	@echo 'make scenario   run a scenario and compare all methods on it'
-	@sed 's/^/                /' scenarios/command/options.txt
-	@echo '                  WATCH=1            shows it in a browser of this machine while it goes on'
-	@echo '                  SUDO=1             brings up networks of real packets through sudo'
-	@echo 'make compare K=8 SEEDS=1-50 METHODS=all   many runs, with confidence intervals and a plot'
-	@echo '                  the settings of make scenario; OUT=DIR [runs/compare-<scenario>-<key>]'
-	@echo '                  SWEEP=K=4,8,16  once for each value of a setting; values with commas: with ; between'
-	@echo '                  METHODS=flock:p_bad=0.01,007  some methods, with parameters (docs/reference/methods.md), or mine.py'
-	@echo '                  PARAMETERS=default|paper|FILE  of all methods; FAULT_RATE=0.001  what a fault is'
-	@echo 'make reproduce   figures and tables of the papers: the list; FIG=canary-8, quick or all runs some'
-	@echo 'make analyze RUN=DIR   diagnose a finished run again, without the network'
-	@echo 'make show RUN=DIR      print the comparison of a finished run'
-	@echo '                  TRUST=1 reads a run that was changed on purpose, too'
-	@echo 'make export-lab K=8 HOSTS=192.0.2.1,192.0.2.2   the network as a lab for containerlab, on one'
-	@echo '                  machine or several; the settings of make scenario; OUT=DIR [<scenario>-lab]'
-	@echo 'make net K=4 [BACKEND=bmv2] [WATCH=1]   the network under Mininet, with its prompt (root)'
-	@echo 'make shell SWITCH=agg0_1      p4runtime-sh on a switch of the running network (root)'
-	@echo '                  FORCE=1            takes the switch from its controller, to write to it'
-	@echo 'make clean-net  remove what a crashed run left of its network (root)'
-	@echo 'make doctor     what of all this machine can run, and what to install for the rest'
-	@echo 'make calibrate  choose the parameters of all methods on the training list'
-	@echo 'make setup      set up, which any target does by itself; setup-plot: with Matplotlib, for scripts that'
-	@echo '                draw; setup-cluster: with Dask, for the workers of a cluster'
-	@echo 'make test       the test suite; COVERAGE=1 says how much of the Python code it reaches'
-	@echo 'make test-vm    the tests of netem under a kernel that has it (root)'
-	@echo 'make sanitize   the virtual network under the sanitizers of threads, addresses and undefined'
-	@echo '                  behaviour (gcc)'
-	@echo 'make lint       ruff and the type checker'
-	@echo 'make docs       the documentation site, in docs/_build/html: warnings are errors'
-	@echo 'make bench      speed of the soft switch, the network and the methods'
-	@echo 'make bench-net  TCP through the soft switch and BMv2, side by side (root)'
-	@echo 'make bench-instructions   instructions a packet-hop, against the committed figures (valgrind)'
-	@echo 'make -C p4      compile the P4 program (needs p4c)'
-	@echo 'make clean      remove .venv and caches; runs/ stays'
+	@echo 'make scenario FAULTS=10pct K=4   break links, and see which method finds them'
+	@echo 'make help-options                the settings of a run, and what else targets take'
+	@echo 'make compare SEEDS=1-20          many runs, with intervals and a plot; SWEEP=K=4,8'
+	@echo 'make show RUN=DIR                the result of a run again; VERBOSE=1 has all of it'
+	@echo 'make analyze RUN=DIR             diagnose a finished run again, without the network'
+	@echo 'make reproduce                   figures and tables of the papers'
+	@echo 'make net K=4                     the network under Mininet, with its prompt (root)'
+	@echo 'make shell SWITCH=agg0_1         p4runtime-sh on a switch of that network (root)'
+	@echo 'make clean-net                   remove what a crashed run left of it (root)'
+	@echo 'make export-lab K=4              the network as a lab for containerlab'
+	@echo 'make calibrate                   choose the parameters of all methods on training runs'
+	@echo 'make doctor                      what this machine can run, and what to install'
+	@echo 'make test                        the tests; make lint: the checks; make docs: the site'
+	@echo 'make test-vm, make sanitize      netem in a kernel that has it (root); sanitizers (gcc)'
+	@echo 'make bench, bench-net, bench-instructions   speed; TCP side by side (root); valgrind'
+	@echo 'make -C p4                       compile the P4 program (needs p4c)'
+	@echo 'make setup, setup-plot, setup-cluster   what other targets do by themselves'
+	@echo 'make clean                       remove .venv and caches; runs/ stays'
+	@echo
+	@echo 'canary explain WORD              what a word on the screen means (.venv/bin/canary)'
+
+help-options:
+	@echo 'make scenario, and make compare, net and export-lab, take:'
+	@sed 's/^/  /' scenarios/command/options.txt
+	@echo '  WATCH=1            shows it in a browser of this machine while it goes on'
+	@echo '  SUDO=1             brings up networks of real packets through sudo'
+	@echo '  QUIET=1, JSON=1, VERBOSE=1   print the path alone, the figures as JSON, or everything'
+	@echo '  FAIL_UNDER=canary=0.95       fails if F1 is less; JUNIT=FILE, SUMMARY=FILE  reports for CI'
+	@echo 'make compare takes, too:'
+	@echo '  SEEDS=1-50         a range, or a list; OUT=DIR [runs/compare-<scenario>-<key>]'
+	@echo '  SWEEP=K=4,8,16     once for each value of a setting; values with commas: with ; between'
+	@echo '  METHODS=flock:p_bad=0.01,007  some methods, with parameters (docs/reference/methods.md), or mine.py'
+	@echo '  PARAMETERS=default|paper|FILE  of all methods; FAULT_RATE=0.001  what a fault is'
+	@echo 'make show and analyze:   TRUST=1 reads a run that was changed on purpose, too'
+	@echo 'make reproduce:   FIG=canary-8, quick or all; DRAWS=20; OUT=DIR'
+	@echo 'make export-lab:   HOSTS=192.0.2.1,192.0.2.2 for several machines; OUT=DIR [<scenario>-lab]'
+	@echo 'make shell:   FORCE=1 takes the switch from its controller, to write to it'
+	@echo 'make test:   COVERAGE=1 says how much of the Python code it reaches'
 
 setup: $(READY)
 

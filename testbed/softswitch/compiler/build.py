@@ -25,6 +25,9 @@ from testbed.caches import made_cache, owned, shared, user_cache
 from testbed.softswitch.errors import CompileError, NoCompiler, SoftSwitchError
 
 C_SOURCES = Path(__file__).parent.parent / "runtime" / "c"
+PACKETS = ("-fno-tree-slp-vectorize",)
+"""The flag for code that runs packet by packet: it has nothing to compute side by side, and to put
+two fields into one vector register takes more instructions than it saves."""
 FLAGS = ("-std=gnu11", "-O2", "-fPIC", "-shared", "-fno-strict-aliasing")
 NATIVE = ("-march=native", "-mcpu=native")
 """Flags for all instructions of this processor; some compilers for ARM know only the second."""
