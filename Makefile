@@ -122,9 +122,9 @@ shows := $(READY_PLOT) $(if $(call only,CLUSTER),$(READY_CLUSTER))
 $(READY) $(READY_DEV) $(READY_PLOT) $(READY_CLUSTER) test sanitize lint: export PYTHONSAFEPATH := 1
 
 # Each kind of installation has a lock file.
-NEEDS_LINUX = canary needs Linux: on Windows or a Mac take the virtual machine in vagrant/ (docs/project/systems.md)
-INSTALL = $(PYTHON) -I -c 'import sys; sys.exit(sys.platform in ("win32", "cygwin", "darwin"))' \
-	|| { echo '$(NEEDS_LINUX)' >&2; exit 2; }; \
+NEEDS_UNIX = canary needs Linux or macOS: on Windows take WSL 2, or the virtual machine in vagrant/ (docs/project/systems.md)
+INSTALL = $(PYTHON) -I -c 'import sys; sys.exit(sys.platform in ("win32", "cygwin"))' \
+	|| { echo '$(NEEDS_UNIX)' >&2; exit 2; }; \
 	$(PYTHON) -I -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null \
 	|| { echo 'canary needs Python 3.11 or newer: install python3, or say PYTHON=python3.12' >&2; exit 2; }; \
 	$(PYTHON) -I scenarios/command/install.py

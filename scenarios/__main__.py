@@ -7,9 +7,9 @@ A command that sudo started gives up root before it reads any of the user's file
 
 import sys
 
-if sys.platform in ("win32", "cygwin", "darwin"):  # before modules that need Linux
+if sys.platform in ("win32", "cygwin"):  # before modules that need Unix
     print(
-        "canary needs Linux: on Windows or a Mac take the virtual machine in vagrant/ "
+        "canary needs Linux or macOS: on Windows take WSL 2, or the virtual machine in vagrant/ "
         "(docs/project/systems.md)",
         file=sys.stderr,
     )

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import io
-import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -31,6 +30,7 @@ from scenarios.experiment.request import Scenario, make_request
 from scenarios.keywords import GivenSettings, Methods, as_settings, method_text
 from scenarios.many.compare import compare as compare_seeds
 from scenarios.many.compare import default_folder, read_comparison
+from testbed.cores import usable_cores
 from testbed.errors import UserError
 from testbed.fabric.names import nearest
 
@@ -188,7 +188,7 @@ def compare(
         named.append(build(REFERENCE, chosen_parameters))
     request = make_request(scenario, given, None if config is None else Path(config))
     made = request.settings("virtual" if request.backend == "auto" else None)
-    made = at_this_pace(made, request.named, len(os.sched_getaffinity(0)))
+    made = at_this_pace(made, request.named, usable_cores())
     folder = (
         default_folder(request.name, made, named, chosen_parameters) if path is None else Path(path)
     )

@@ -23,6 +23,12 @@ def can_draw() -> bool:
     return importlib.util.find_spec("matplotlib") is not None
 
 
+def need_matplotlib() -> None:
+    """Raise `UserError` if Matplotlib is not installed."""
+    if not can_draw():
+        raise UserError(NO_PICTURE)
+
+
 def need_dask() -> None:
     """Raise `UserError` if Dask, which a cluster needs, is not installed."""
     if importlib.util.find_spec("distributed") is None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from analysis.evaluation.screen import in_units, shown_methods
+from scenarios.extras import need_matplotlib
 from testbed.errors import UserError
 from testbed.fabric.clos import Fabric
 from testbed.fabric.names import nearest, plain
@@ -102,6 +103,7 @@ class Plots:
 
     def fabric(self) -> Figure:
         """Return a figure of the fabric, whose broken links are red."""
+        need_matplotlib()
         from matplotlib.collections import LineCollection
         from matplotlib.figure import Figure
 
@@ -122,6 +124,7 @@ class Plots:
         Raises:
             ValueError: The run has no verdict of that method.
         """
+        need_matplotlib()
         from matplotlib.figure import Figure
 
         known = self._verdicts["method"].unique().tolist()

@@ -3,10 +3,11 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
+
+from testbed.cores import usable_cores
 
 PARTS = 8
 FEW = 20_000  # below so many units of work, starting threads takes longer than the work
@@ -26,5 +27,5 @@ def in_parts(n: int, function: Callable[..., Any], *arguments: Any) -> list[Any]
     """
     if n < FEW:
         return [function(0, 1, *arguments)]
-    with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
+    with ThreadPoolExecutor(usable_cores()) as pool:
         return list(pool.map(lambda part: function(part, PARTS, *arguments), range(PARTS)))

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -36,6 +35,7 @@ from scenarios.many.sweep import parse_sweep, read_sweep, run_sweep, sweep_folde
 from scenarios.process.root_server import root_available
 from scenarios.process.signals import exit_on_signals
 from scenarios.process.sudo import go_through_sudo
+from testbed.cores import usable_cores
 from testbed.fabric.names import plain
 
 
@@ -88,7 +88,7 @@ def compare_seeds(
         if made.real_time:
             check_inputs(request.scenario, made)
         # All runs of a comparison have the same pace, even if some are made on another day.
-        return at_this_pace(made, request.named, len(os.sched_getaffinity(0)))
+        return at_this_pace(made, request.named, usable_cores())
 
     name = make_request(scenario, {}, config).name
     runs = _Runs(name, every, named, chosen, cluster)

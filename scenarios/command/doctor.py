@@ -23,6 +23,7 @@ from rich.table import Table
 from rich.text import Text
 
 from scenarios.experiment.estimate import available_bytes, in_gigabytes
+from testbed.cores import usable_cores
 from testbed.fabric.names import plain
 from testbed.faults.kernel_injectors import NetemInjector, NftInjector, in_new_namespace
 from testbed.network.requirements import BMV2, IP, IPERF, MNEXEC, P4C, PING, Tool, missing
@@ -80,7 +81,7 @@ def render_findings(findings: list[Finding], console: Console) -> None:
 def _machine() -> Iterator[Finding]:
     """Yield the version of Python, the number of cores and the free memory."""
     yield Finding("Python", "good", f"{platform.python_version()}, {sys.prefix}")
-    yield Finding("cores", "good", str(len(os.sched_getaffinity(0))))
+    yield Finding("cores", "good", str(usable_cores()))
     yield Finding("memory", "good", f"{in_gigabytes(available_bytes())} free")
 
 

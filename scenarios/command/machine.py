@@ -40,13 +40,17 @@ def net(
 ) -> None:
     """Bring the network up, with Mininet's prompt (root)."""
     from scenarios.experiment.settings import REAL_TIME, SettingsError
-    from scenarios.live.prompt import open_prompt
+    from testbed.network.requirements import no_namespaces
 
     if backend not in REAL_TIME:
         raise SettingsError(f"BACKEND={backend} has no network: use {', '.join(REAL_TIME)}")
+    if reason := no_namespaces():
+        raise SettingsError(reason)
     raise_on_signals()
     need_compiler()
     with tempfile.TemporaryDirectory() as logs:
+        from scenarios.live.prompt import open_prompt
+
         open_prompt(k, backend, Path(logs), watch)
 
 

@@ -209,7 +209,10 @@ def show_comparison_screen(found: Compared, offered: str, console: Console) -> N
     variants = _variants(without_variants(method_names(found.rows))[1])
     places: Places = {heading: (where, "")} if offered else {}
     places |= {
-        "data": (str(found.folder / "results.parquet"), "beside it f1.png"),
+        "data": (
+            str(found.folder / "results.parquet"),
+            "beside it f1.png" * (found.folder / "f1.png").exists(),
+        ),
         "more": (more, f"{variants}precision, recall, limits"),
         "again": (again_all(found, short=True), ""),
     }

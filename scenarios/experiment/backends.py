@@ -22,6 +22,7 @@ from scenarios.process.sudo import go_through_sudo
 from testbed.control.forwarding import needed_entries
 from testbed.control.local import LocalSwitch
 from testbed.control.switch import SwitchControl
+from testbed.cores import usable_cores
 from testbed.dataplane import VERDICT
 from testbed.dataplane.adapted import Adapted, adapted_program
 from testbed.faults.injector import FaultInjector
@@ -120,9 +121,11 @@ def need_backend(backend: str, tcp: bool) -> None:
         NetworkError: It cannot be brought up here (one line).
     """
     if backend in REAL_TIME:
-        from testbed.network.requirements import not_installed
+        from testbed.network.requirements import no_namespaces, not_installed
         from testbed.traffic.iperf import need_iperf
 
+        if reason := no_namespaces():
+            raise NetworkError(reason)
         if not root_available():
             raise NetworkError(f"BACKEND={backend} needs root for its network: use SUDO=1 or sudo")
         if reason := not_installed(cast(Literal["bmv2", "softswitch"], backend)):
@@ -135,7 +138,7 @@ def _threads(inputs: Inputs) -> int:
     """Return the number of threads that was asked for; by default one for each core, as long as
     each thread gets `SWITCHES_PER_THREAD` switches."""
     paying = inputs.fabric.n_switches // SWITCHES_PER_THREAD
-    return inputs.threads or max(1, min(len(os.sched_getaffinity(0)), paying))
+    return inputs.threads or max(1, min(usable_cores(), paying))
 
 
 @contextmanager

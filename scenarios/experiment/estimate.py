@@ -22,6 +22,7 @@ is of fewer, 11 ms a failure and 0.1 ms a link.
 
 from __future__ import annotations
 
+import os
 import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -239,7 +240,10 @@ def available_bytes(
     meminfo: Path = Path("/proc/meminfo"), cgroup: Path = Path("/sys/fs/cgroup")
 ) -> int:
     """Return the bytes that a new process can use without swapping, within the limit of its
-    container (cgroup v2)."""
+    container (cgroup v2); all of the machine's where the system, such as macOS, has no ``meminfo``.
+    """
+    if not meminfo.exists():
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     fields = (line.split() for line in meminfo.read_text().splitlines())
     there = 1024 * next(int(value[0]) for name, *value in fields if name == "MemAvailable:")
     try:

@@ -18,6 +18,7 @@ from pathlib import Path
 from scenarios.experiment.inputs import layout_of
 from scenarios.experiment.run import expected_of
 from scenarios.experiment.settings import Settings
+from testbed.cores import usable_cores
 from testbed.network.speed import slowness
 
 PACKET_S = {"softswitch": 100e-6, "bmv2": 750e-6}
@@ -75,7 +76,7 @@ def free_processors() -> float:
     of many processes."""
     before = _idle_s()
     time.sleep(_LOOKING_S)
-    cores = len(os.sched_getaffinity(0))
+    cores = usable_cores()
     idle = min(1.0, (_idle_s() - before) / _LOOKING_S / (os.cpu_count() or 1))
     return cores * (idle + (1 - idle) / 2)
 

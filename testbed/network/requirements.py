@@ -7,6 +7,7 @@ import importlib.util
 import os
 import shutil
 import subprocess
+import sys
 from dataclasses import dataclass
 from functools import cache
 
@@ -80,12 +81,21 @@ BMV2 = Tool("simple_switch_grpc", _P4LANG, "BACKEND=bmv2", "BACKEND=softswitch")
 P4C = Tool("p4c", _P4LANG, "changes of p4/canary.p4: what it compiles to is in p4/build")
 
 
+def no_namespaces() -> str:
+    """Return why this system has no network namespaces, "" if it is Linux."""
+    if sys.platform == "linux":
+        return ""
+    return "a network of namespaces needs Linux: use BACKEND=virtual, or vagrant/'s machine"
+
+
 def missing(backend: Backend | None = None) -> str:
     """Return why a network cannot be brought up here, "" if it can.
 
     Args:
         backend: The kind of switches that it needs; None checks for no kind of switch.
     """
+    if reason := no_namespaces():
+        return reason
     if os.geteuid():
         return "a network of namespaces needs root: use sudo"
     return not_installed(backend)

@@ -13,7 +13,6 @@ rows are sorted by component, so that the problem of a component is a slice of t
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -25,6 +24,7 @@ from scipy.sparse.csgraph import connected_components
 
 from analysis.methods.mle.likelihood import Problem
 from testbed.arrays import FloatArray, IntArray, LongArray, WordArray
+from testbed.cores import usable_cores
 from testbed.fabric.paths import Paths, pointers
 from testbed.kernels import Kernels
 
@@ -248,7 +248,7 @@ class Components(NamedTuple):
         """Call a function, which calls a kernel, for each component's slice of a problem, in
         threads."""
         parts = [_view(whole, window) for window in self.windows]
-        with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
+        with ThreadPoolExecutor(usable_cores()) as pool:
             list(pool.map(function, parts))
 
     def restored(self, s: Problem, rows: Rows) -> Problem:
