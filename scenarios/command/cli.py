@@ -43,8 +43,8 @@ from scenarios.command.arguments import (
     VerboseOption,
     WatchOption,
     calibrated,
-    formats,
 )
+from scenarios.command.foreign import check_method, import_
 from scenarios.command.gates import Gate
 from scenarios.command.look import diff, explain, runs
 from scenarios.command.machine import clean_net, doctor, export_lab, net, shell, warm_up
@@ -389,76 +389,6 @@ def localize(
     output.show(out, verdicts.figures, lambda: print_verdicts(verdicts, used, written))
 
 
-@app.command("check-method")
-def check_method(
-    method: Annotated[
-        str, typer.Argument(metavar="METHOD", help="A file, mine.py, or the name of a method.")
-    ],
-    parameters: ParametersOption = "default",
-) -> None:
-    """Check a method of your own: order, names, cuts, ties, emptiness.
-
-    The exit code is 1 if a check failed.
-    """
-    from analysis.evaluation.parameter_sets import choose_methods
-    from analysis.methods.check import check_method as checks_of
-
-    chosen, _ = choose_methods(method, parameters, None)
-    failed = 0
-    for built in chosen:
-        print(plain(f"{built.name} ({built.method.name})"))
-        for check in checks_of(built.method):
-            failed += bool(check.failed)
-            print(f"  {'failed' if check.failed else 'passed'}  {check.name}")
-            if check.failed:
-                print(plain(f"          {check.failed}"))
-    if failed:
-        raise typer.Exit(1)
-
-
-@app.command("import")
-def import_(
-    format_: Annotated[
-        str,
-        typer.Argument(
-            metavar="FORMAT", help="The format: flock, pingmesh, gnmi, ...", autocompletion=formats
-        ),
-    ],
-    files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Its files.")],
-    out: Annotated[Path, typer.Option(help="Folder for the tables.")],
-    topology: Annotated[
-        Path | None,
-        typer.Option(
-            help="The fabric of observations: a table, the folder of an import, or a file of a "
-            "fabric's format. [default: none]"
-        ),
-    ] = None,
-    hosts: Annotated[
-        str | None,
-        typer.Option(
-            help="Which ToR has which address: leaf{1}=10.{1}.0.0/16, or a file of both. "
-            "[default: none]"
-        ),
-    ] = None,
-    tors: Annotated[
-        str | None,
-        typer.Option(help="The names of a fabric's ToRs: leaf*. [default: by role and name]"),
-    ] = None,
-) -> None:
-    """Make the tables that `localize` reads from the files of other tools.
-
-    docs/do/import.md has the formats.
-    """
-    from scenarios.command.imports import import_to
-
-    raise_on_signals()
-    found, written = import_to(format_, files, out, topology, hosts, tors)
-    for note in found.notes:
-        print(plain(note))
-    for path in written:
-        print(plain(str(path)))
-
-
 @app.command()
 def export(
     run_dir: RunArgument,
@@ -593,6 +523,8 @@ app.command()(runs)
 app.command()(diff)
 app.command(cls=WordsCommand)(net)
 app.command(cls=WordsCommand)(reproduce)
+app.command("import")(import_)
+app.command("check-method")(check_method)
 app.command("export-lab", cls=SettingsCommand)(export_lab)
 app.command()(doctor)
 app.command("warm-up", hidden=True)(warm_up)

@@ -128,7 +128,8 @@ class Settings:
             description="`hadoop`, `websearch`, `storage`, `pareto` or `SIZES.txt` (sizes in "
             "bytes, each with the share of flows that are no larger), each with `:skewed`; "
             "`FLOWS.csv` (`src,dst,bytes,start`); "
-            "or `FILE.pcap[ng][.gz]`, with `:fit` to squeeze its timing into the run"
+            "or `FILE.pcap[ng][.gz]`, with `:fit` to squeeze its timing into the run,"
+            " `:inner` for the packets in tunnels"
         ),
     ] = "websearch"
     tcp: Annotated[

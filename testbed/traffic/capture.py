@@ -84,6 +84,7 @@ class Capture:
     tunnels: int = 0
 
 
+# Long: most of it is the description, and the rest the steps from frames to packets, in order.
 def read_capture(
     path: str | Path,
     duration_s: float | None = None,
