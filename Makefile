@@ -7,6 +7,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.users
 READY_DEV := $(VENV)/.developers
+READY_PLOT := $(VENV)/.plot
+READY_CLUSTER := $(VENV)/.cluster
 
 # What make's own command line says, word for word: 'K=8' 'FAULTS=6links, none'. The environment sets
 # nothing here; canary reads CANARY_K=8 and its like.
@@ -25,20 +27,32 @@ define line_end
 endef
 $(foreach v,$(said),$(if $(findstring $(line_end),$(value $v)),$(error make: $v= holds the end of a line, which make cannot pass on)))
 
-targets := help setup setup-dev scenario compare reproduce analyze show export-lab net shell clean-net doctor calibrate \
+targets := help help-options setup setup-dev setup-plot setup-cluster scenario compare reproduce analyze show export-lab net shell clean-net doctor calibrate \
 	test test-vm sanitize lint docs bench bench-net bench-instructions p4 lock clean
 
 # To make, a folder is a target that is done: without this, `make scenarios` does nothing and succeeds.
-no_target := $(firstword $(filter-out $(targets) $(READY) $(READY_DEV),$(MAKECMDGOALS)))
+no_target := $(firstword $(filter-out $(targets) $(READY) $(READY_DEV) $(READY_PLOT) $(READY_CLUSTER),$(MAKECMDGOALS)))
+# Words of Mininet, P4's tutorials and containerlab, and the nearest thing here.
+elsewhere_run := make scenario makes a run, and make net brings the network up with Mininet's prompt
+elsewhere_mn := make net brings the network up with Mininet's prompt
+elsewhere_start := $(elsewhere_mn)
+elsewhere_up := $(elsewhere_mn)
+elsewhere_clab := make export-lab writes the network as a lab for containerlab
+elsewhere_containerlab := $(elsewhere_clab)
+elsewhere_deploy := $(elsewhere_clab)
+elsewhere_stop := make clean-net removes what a crashed run left of its network
+elsewhere_destroy := $(elsewhere_stop)
+elsewhere_build := make setup sets up .venv, and make -C p4 compiles the P4 program
+elsewhere_all := make scenario is the main job, and make alone lists the others
 nearest = import difflib, sys; print(*difflib.get_close_matches(sys.argv[1], sys.argv[2:], 1))
 ifneq (,$(no_target))
 meant := $(shell $(PYTHON) -I -c $(call quoted,$(nearest)) $(call quoted,$(no_target)) $(targets))
-$(error there is no target $(no_target): $(if $(meant),did you mean make $(meant)?,make alone lists them))
+$(error there is no target $(no_target): $(if $(elsewhere_$(no_target)),$(elsewhere_$(no_target)),$(if $(meant),did you mean make $(meant)?,make alone lists them)))
 endif
 
 # canary refuses the options that it does not know; the other targets take these.
-takes_analyze := RUN TRUST METHODS PARAMETERS FAULT_RATE
-takes_show := RUN TRUST
+takes_analyze := RUN TRUST METHODS PARAMETERS FAULT_RATE QUIET JSON VERBOSE FAIL_UNDER JUNIT SUMMARY
+takes_show := RUN TRUST QUIET JSON VERBOSE FAIL_UNDER JUNIT SUMMARY
 takes_shell := SWITCH FORCE
 takes_test := COVERAGE
 takes_p4 := P4C
@@ -54,45 +68,58 @@ endif
 .PHONY: $(targets)
 
 help:
-	@echo 'make scenario   run a scenario and compare all methods on it'
-	@sed 's/^/                /' scenarios/command/options.txt
-	@echo '                  WATCH=1            shows it in a browser of this machine while it goes on'
-	@echo '                  SUDO=1             brings up networks of real packets through sudo'
-	@echo 'make compare K=8 SEEDS=1-50 METHODS=all   many runs, with confidence intervals and a plot'
-	@echo '                  the settings of make scenario; OUT=DIR [runs/compare-<scenario>-<key>]'
-	@echo '                  SWEEP=K=4,8,16  once for each value of a setting; values with commas: with ; between'
-	@echo '                  METHODS=flock:p_bad=0.01,007  some methods, with parameters (docs/reference/methods.md), or mine.py'
-	@echo '                  PARAMETERS=default|paper|FILE  of all methods; FAULT_RATE=0.001  what a fault is'
-	@echo 'make reproduce   figures and tables of the papers: the list; FIG=canary-8, quick or all runs some'
-	@echo 'make analyze RUN=DIR   diagnose a finished run again, without the network'
-	@echo 'make show RUN=DIR      print the comparison of a finished run'
-	@echo '                  TRUST=1 reads a run that was changed on purpose, too'
-	@echo 'make export-lab K=8 HOSTS=192.0.2.1,192.0.2.2   the network as a lab for containerlab, on one'
-	@echo '                  machine or several; the settings of make scenario; OUT=DIR [<scenario>-lab]'
-	@echo 'make net K=4 [BACKEND=bmv2] [WATCH=1]   the network under Mininet, with its prompt (root)'
-	@echo 'make shell SWITCH=agg0_1      p4runtime-sh on a switch of the running network (root)'
-	@echo '                  FORCE=1            takes the switch from its controller, to write to it'
-	@echo 'make clean-net  remove what a crashed run left of its network (root)'
-	@echo 'make doctor     what of all this machine can run, and what to install for the rest'
-	@echo 'make calibrate  choose the parameters of all methods on the training list'
-	@echo 'make test       the test suite; COVERAGE=1 says how much of the Python code it reaches'
-	@echo 'make test-vm    the tests of netem under a kernel that has it (root)'
-	@echo 'make sanitize   the virtual network under the sanitizers of threads, addresses and undefined'
-	@echo '                  behaviour (gcc)'
-	@echo 'make lint       ruff and the type checker'
-	@echo 'make docs       the documentation site, in docs/_build/html: warnings are errors'
-	@echo 'make bench      speed of the soft switch, the network and the methods'
-	@echo 'make bench-net  TCP through the soft switch and BMv2, side by side (root)'
-	@echo 'make bench-instructions   instructions a packet-hop, against the committed figures (valgrind)'
-	@echo 'make -C p4      compile the P4 program (needs p4c)'
-	@echo 'make clean      remove .venv and caches; runs/ stays'
+	@echo 'make scenario FAULTS=10pct K=4   break links, and see which method finds them'
+	@echo 'make help-options                the settings of a run, and what else targets take'
+	@echo 'make compare SEEDS=1-20          many runs, with intervals and a plot; SWEEP=K=4,8'
+	@echo 'make show RUN=DIR                the result of a run again; VERBOSE=1 has all of it'
+	@echo 'make analyze RUN=DIR             diagnose a finished run again, without the network'
+	@echo 'make reproduce                   figures and tables of the papers'
+	@echo 'make net K=4                     the network under Mininet, with its prompt (root)'
+	@echo 'make shell SWITCH=agg0_1         p4runtime-sh on a switch of that network (root)'
+	@echo 'make clean-net                   remove what a crashed run left of it (root)'
+	@echo 'make export-lab K=4              the network as a lab for containerlab'
+	@echo 'make calibrate                   choose the parameters of all methods on training runs'
+	@echo 'make doctor                      what this machine can run, and what to install'
+	@echo 'make test                        the tests; make lint: the checks; make docs: the site'
+	@echo 'make test-vm, make sanitize      netem in a kernel that has it (root); sanitizers (gcc)'
+	@echo 'make bench, bench-net, bench-instructions   speed; TCP side by side (root); valgrind'
+	@echo 'make -C p4                       compile the P4 program (needs p4c)'
+	@echo 'make setup, setup-plot, setup-cluster   what other targets do by themselves'
+	@echo 'make clean                       remove .venv and caches; runs/ stays'
+	@echo
+	@echo 'canary explain WORD              what a word on the screen means (.venv/bin/canary)'
+
+help-options:
+	@echo 'make scenario, and make compare, net and export-lab, take:'
+	@sed 's/^/  /' scenarios/command/options.txt
+	@echo '  WATCH=1            shows it in a browser of this machine while it goes on'
+	@echo '  SUDO=1             brings up networks of real packets through sudo'
+	@echo '  QUIET=1, JSON=1, VERBOSE=1   print the path alone, the figures as JSON, or everything'
+	@echo '  FAIL_UNDER=canary=0.95       fails if F1 is less; JUNIT=FILE, SUMMARY=FILE  reports for CI'
+	@echo 'make compare takes, too:'
+	@echo '  SEEDS=1-50         a range, or a list; OUT=DIR [runs/compare-<scenario>-<key>]'
+	@echo '  SWEEP=K=4,8,16     once for each value of a setting; values with commas: with ; between'
+	@echo '  METHODS=flock:p_bad=0.01,007  some methods, with parameters (docs/reference/methods.md), or mine.py'
+	@echo '  PARAMETERS=default|paper|FILE  of all methods; FAULT_RATE=0.001  what a fault is'
+	@echo 'make show and analyze:   TRUST=1 reads a run that was changed on purpose, too'
+	@echo 'make reproduce:   FIG=canary-8, quick or all; DRAWS=20; OUT=DIR'
+	@echo 'make export-lab:   HOSTS=192.0.2.1,192.0.2.2 for several machines; OUT=DIR [<scenario>-lab]'
+	@echo 'make shell:   FORCE=1 takes the switch from its controller, to write to it'
+	@echo 'make test:   COVERAGE=1 says how much of the Python code it reaches'
 
 setup: $(READY)
 
 setup-dev: $(READY_DEV)
 
+setup-plot: $(READY_PLOT)
+
+setup-cluster: $(READY_CLUSTER)
+
+# What compares takes Matplotlib, and Dask if it is for a cluster.
+shows := $(READY_PLOT) $(if $(call only,CLUSTER),$(READY_CLUSTER))
+
 # What Python runs here, also pip and pytest, imports nothing from this folder but what it is told to.
-$(READY) $(READY_DEV) test sanitize lint: export PYTHONSAFEPATH := 1
+$(READY) $(READY_DEV) $(READY_PLOT) $(READY_CLUSTER) test sanitize lint: export PYTHONSAFEPATH := 1
 
 # Each kind of installation has a lock file.
 NEEDS_LINUX = canary needs Linux: on Windows or a Mac take the virtual machine in vagrant/ (docs/project/systems.md)
@@ -108,13 +135,16 @@ $(READY): requirements.lock pyproject.toml
 $(READY_DEV): requirements-dev.lock requirements.lock pyproject.toml
 	@$(INSTALL) developers
 
+$(READY_PLOT) $(READY_CLUSTER): $(VENV)/.%: requirements-%.lock pyproject.toml | $(READY)
+	@$(INSTALL) $*
+
 scenario: $(READY)
 	@$(BIN)/canary run $(words)
 
-compare: $(READY)
+compare: $(READY) $(shows)
 	@$(BIN)/canary compare $(words)
 
-reproduce: $(READY)
+reproduce: $(READY) $(if $(call only,FIG),$(shows))
 	@$(BIN)/canary reproduce $(words)
 
 analyze show: $(READY)
@@ -179,13 +209,20 @@ bench-net: $(READY_DEV)
 p4:
 	@$(MAKE) -C p4
 
-# The locks are for Python 3.11 and newer on every system, and the second holds all of the first.
+# The locks are for Python 3.11 and newer on every system. That of an extra holds what the users' lacks,
+# and the developers' holds all of them but uv's.
 LOCK = UV_CUSTOM_COMPILE_COMMAND='make lock' $(VENV)-lock/bin/uv pip compile --quiet --universal \
 	--python-version 3.11 --generate-hashes --no-strip-extras --no-emit-index-url --no-annotate pyproject.toml
+EXTRAS := plot cluster compiler
 lock:
 	@$(PYTHON) -I -m venv $(VENV)-lock && $(VENV)-lock/bin/pip install --quiet uv
 	@$(LOCK) --extra build --output-file requirements.lock
-	@$(LOCK) --extra build --extra dev --extra docs --constraint requirements.lock --output-file requirements-dev.lock
+	@for extra in $(EXTRAS) uv; do \
+		$(LOCK) --extra $$extra --constraint requirements.lock --output-file requirements-$$extra.lock \
+			$$(sed -n 's/^\([a-z0-9-]*\)==.*/--no-emit-package \1/p' requirements.lock) || exit; \
+	done
+	@$(LOCK) --extra build $(EXTRAS:%=--extra %) --extra dev --extra docs --constraint requirements.lock \
+		$(EXTRAS:%=--constraint requirements-%.lock) --output-file requirements-dev.lock
 	@rm -rf $(VENV)-lock
 
 clean:

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The figures of the methods' pages, drawn when the site is built, by the methods themselves."""
+"""The figures of the methods' pages, drawn by the methods themselves.
+
+``python -m tests.docs.made`` draws them.
+"""
 
 from __future__ import annotations
 

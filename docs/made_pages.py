@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Markdown that is made when the site is built: tables of the code, and of the files in docs/data.
+"""Makes the Markdown of parts of pages: tables of the code, and of the files in docs/data.
 
-`MAKERS` names what a page may ask for with ``{made} NAME``, or ``{made} NAME ARGUMENT``.
+`MAKERS` names what stands between the comments ``made: NAME``, or ``made: NAME ARGUMENT``, and
+``end of NAME`` on a page. ``python -m tests.docs.made`` writes it, and a test compares.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from analysis.importers.registry import render as render_importers
 from analysis.methods.base import split
 from scenarios.command import budgets
 from scenarios.command.options import table_row
@@ -63,6 +65,11 @@ def options() -> str:
 def record() -> str:
     """Return the schema of a run's files."""
     return render_record()
+
+
+def importers() -> str:
+    """Return what `canary import` reads, with a small file of each format."""
+    return render_importers()
 
 
 def contract() -> str:
@@ -250,7 +257,7 @@ def _experiment(name: str, of: Mapping[str, Any]) -> Iterator[str]:
 MAKERS: Mapping[str, Callable[..., str]] = {
     maker.__name__: maker
     for maker in (
-        *(options, record, contract, differences, effects, healthy, probes, comparison),
+        *(options, record, importers, contract, differences, effects, healthy, probes, comparison),
         *(beside_mle, traces, reproduced, results),
     )
 }

@@ -1,43 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the site adds to Sphinx: pages made from the code and from data files, and formulas.
+"""What the site adds to Sphinx: formulas, and links for the tree that lead to pages of the site.
 
-Markdown pages say ``{made} NAME`` where something is made when the site is built: the Markdown that
-the function NAME of `MAKERS` returns stands there. Formulas are MathML, which browsers draw
-without a script.
+Formulas are MathML, which browsers draw without a script. In the tree a page links to an example's
+program; on the site, to its page with what it prints.
 """
 
 from __future__ import annotations
 
 import re
-from pathlib import Path
 from typing import Any
 
 from docutils import nodes
-from docutils.statemachine import StringList
 from docutils.utils.math.latex2mathml import tex2mathml
-from figures import draw_all
-from made_pages import MAKERS
 from sphinx.application import Sphinx
-from sphinx.util.docutils import SphinxDirective
-
-
-class Made(SphinxDirective):
-    """``{made} NAME``: Markdown that `made_pages.MAKERS` makes."""
-
-    required_arguments = 1
-    optional_arguments = 1
-
-    def run(self) -> list[nodes.Node]:
-        """Return the parsed text that the named function makes."""
-        name, *words = self.arguments
-        if name not in MAKERS:
-            raise self.error(f"nothing makes {name!r}: known are {', '.join(MAKERS)}")
-        text = MAKERS[name](*words)
-        holder = nodes.Element()
-        self.state.nested_parse(
-            StringList(text.splitlines(), name), self.content_offset, holder, match_titles=True
-        )
-        return holder.children
 
 
 def _inline(self: Any, node: nodes.math) -> None:
@@ -59,9 +34,19 @@ def _wrap_tables(app: Sphinx, doctree: nodes.document) -> None:
             wrapper += table
 
 
-def _draw(app: Sphinx) -> None:
-    """Draw the figures of the methods that are not there; `make clean` removes them."""
-    draw_all(Path(app.srcdir) / "figures_made")
+_ROOT_PAGES = {
+    f"project/{name.lower()}": name for name in ("CHANGELOG", "CONTRIBUTING", "SECURITY")
+}
+"""The files of the project's root that are pages of the site."""
+
+
+def _as_on_the_site(app: Sphinx, name: str, source: list[str]) -> None:
+    """Replace what a page says for readers of the tree by what the site has in its place."""
+    if name in _ROOT_PAGES:
+        source[0] = f"```{{include}} ../../{_ROOT_PAGES[name]}.md\n:relative-docs: docs/\n```\n"
+        return
+    text = source[0].replace("examples/GALLERY_HEADER.rst)", "gallery/index.rst)")
+    source[0] = re.sub(r"\bexamples/(\d\w+)\.py\)", r"gallery/\1.rst)", text)
 
 
 _COLON = "\ue000"
@@ -95,9 +80,8 @@ def _short_types(
 
 def setup(app: Sphinx) -> dict[str, Any]:
     """Register the directive, the renderer of formulas and the event handlers with Sphinx."""
-    app.add_directive("made", Made)
     app.add_html_math_renderer("mathml", (_inline, None), (_block, None))
-    app.connect("builder-inited", _draw)
+    app.connect("source-read", _as_on_the_site)
     app.connect("autodoc-process-docstring", _hide_colon, priority=400)
     app.connect("autodoc-process-docstring", _show_colon, priority=600)
     app.connect("autodoc-process-signature", _short_types)

@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import io
 import math
-import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from ipaddress import IPv4Address
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -23,30 +22,36 @@ from rich.console import Console
 
 from analysis.evaluation.metrics import Score, score
 from analysis.evaluation.parameter_sets import choose_methods
-from analysis.evaluation.report import diagnosis_columns, render
+from analysis.evaluation.report import diagnosis_columns
+from analysis.evaluation.screen import LINE_WIDTH, print_screen, screen
 from analysis.methods.base import Diagnosis, Localizer, diagnose
 from analysis.telemetry.observations import read_telemetry
 from analysis.telemetry.reading import read_observations
 from analysis.telemetry.telemetry import Telemetry
 from scenarios.experiment.request import Scenario, make_request
 from scenarios.experiment.run import default_directory, run_experiment
+from scenarios.frames import flows_frame, links_frame, verdicts_frame
+from scenarios.keywords import GivenSettings, Methods, as_methods, as_settings
+from scenarios.notebook import Plots, as_html
 from testbed.errors import UserError
 from testbed.fabric.packet_fabric import PacketFabric
 from testbed.fabric.paths import Paths
 from testbed.record.exchange import OBSERVATIONS
 from testbed.record.fabric_file import read_fabric
-from testbed.record.files import to_arrow, write_file
+from testbed.record.files import to_arrow
 from testbed.record.flow_ids import five_tuples
-from testbed.record.messages import first_line
+from testbed.record.foreign import Receipt, arrow_table, table_in
 from testbed.record.run import RunDirectory, RunWriter
 from testbed.record.run_tables import FABRIC, registers
-from testbed.record.schema import Schema, TableError
+from testbed.record.schema import Schema
 
 if TYPE_CHECKING:
     from pandas import DataFrame
+    from typing_extensions import Unpack
 
 REGISTERS = "registers"
-T = TypeVar("T")
+Table: TypeAlias = "str | Path | DataFrame | pa.Table | Mapping[str, Any] | Sequence[Any] | Any"
+"""A table: the path of a file, or the columns, in any object that has an Arrow stream."""
 
 
 def run(
@@ -54,10 +59,10 @@ def run(
     *,
     path: str | Path | None = None,
     config: str | Path | None = None,
-    methods: str | None = None,
+    methods: Methods | None = None,
     parameters: str | Path = "default",
     fault_rate: float | None = None,
-    **settings: Any,
+    **settings: Unpack[GivenSettings],
 ) -> Run:
     """Emulate a scenario and diagnose it with every method, as `canary run`.
 
@@ -65,10 +70,12 @@ def run(
         scenario: Its name, the path of its file, or a `Scenario`; by default ``faulty_links``.
         path: Directory of the run, by default ``runs/<time>-<scenario>``.
         config: Settings from a YAML file or an earlier run, see `scenarios.experiment.request`.
-        methods: As the option METHODS: ``flock:p_bad=0.01,007``; by default those of the testbed.
+        methods: As the option METHODS: ``flock:p_bad=0.01,007``, a list of names, or methods of
+            your own as objects; by default those of the testbed.
         parameters: ``default``, ``paper``, or a file of `canary calibrate`.
         fault_rate: The loss rate from which on a link is faulty, for methods that ask.
-        settings: Settings by name, such as ``k=8``; ``backend`` is ``virtual`` by default.
+        settings: Settings by name, such as ``k=8``; ``backend`` is ``virtual`` by default. Lists
+            and other objects are accepted, see `scenarios.keywords.as_settings`: ``faults=0.1``.
 
     Raises:
         ValueError: A setting makes no sense, or the run cannot be made (one line).
@@ -77,8 +84,9 @@ def run(
     >>> result.faulty, result.figures.f1.to_dict()
     (['tor0_0->agg0_1'], {'flock': 1.0, 'canary-mle': 1.0})
     """
-    chosen, _ = choose_methods(methods, str(parameters), fault_rate)
-    request = make_request(scenario, settings, None if config is None else Path(config))
+    chosen = as_methods(methods, str(parameters), fault_rate)
+    file = None if config is None else Path(config)
+    request = make_request(scenario, as_settings(settings), file)
     made = request.settings("virtual" if request.backend == "auto" else None)
     where = default_directory(request.name) if path is None else Path(path)
     writer = RunWriter(where, numbered=path is None)
@@ -103,24 +111,29 @@ def load(path: str | Path, *, trust: bool = False) -> Run:
 
 
 def localize(
-    fabric: str | Path | DataFrame,
-    observations: str | Path | DataFrame,
+    fabric: Table,
+    observations: Table,
     method: str | Localizer,
     parameters: str | Path = "default",
     fault_rate: float | None = None,
+    *,
+    strict: bool = False,
 ) -> Verdict:
     """Return a method's verdict on telemetry that was measured elsewhere, as `canary localize`.
 
     Args:
         fabric: The directed links, as a file or as a frame with the columns ``link`` (a number),
             ``src`` and ``dst`` (names of switches), and ``src_tier``, ``dst_tier`` (0 for ToRs; the
-            other tiers may be missing).
+            other tiers may be missing). A frame is one of pandas or polars, an Arrow table, a
+            dictionary of columns or a list of rows.
         observations: What was measured on which paths, as a file or as a frame. The record's
             description has the columns of both: *Exchange*.
         method: Its name, such as ``flock:p_bad=0.01``, the path of a Python file with one, or
             the method itself.
         parameters: ``default``, ``paper``, or a file of `canary calibrate`.
         fault_rate: The loss rate from which on a link is faulty, for methods that ask.
+        strict: Whether to refuse files that are not exactly as the description has them; else what
+            it took to read them is in the verdict's ``receipt``.
 
     Raises:
         ValueError: There is no such method, a row makes no sense, or the method reads another kind
@@ -136,31 +149,18 @@ def localize(
     ['leaf0->top']
     """
     made = _method(method, parameters, fault_rate)
-    with tempfile.TemporaryDirectory() as folder:
-        numbered = _read(read_fabric, fabric, FABRIC, Path(folder))
-        telemetry = _read(
-            lambda path: read_observations(path, numbered), observations, OBSERVATIONS, Path(folder)
-        )
-    return Verdict(made.localize(telemetry), None, telemetry)
+    receipt = Receipt()
+    of = None if strict else receipt
+    numbered = read_fabric(_source(fabric, FABRIC), of)
+    telemetry = read_observations(_source(observations, OBSERVATIONS), numbered, of)
+    return Verdict(made.localize(telemetry), None, telemetry, receipt=tuple(receipt.lines()))
 
 
-def _read(
-    reader: Callable[[Path], T], source: str | Path | DataFrame, schema: Schema, folder: Path
-) -> T:
-    """Return the result of ``reader`` for a file, or for a frame that is first written to a file in
-    ``folder``."""
+def _source(source: Table, schema: Schema) -> Path | pa.Table:
+    """Return the path of a table's file, or a frame as an Arrow table."""
     if isinstance(source, str | Path):
-        return reader(Path(source))
-    path = folder / f"{schema.name}.parquet"
-    try:
-        table = pa.Table.from_pandas(source, preserve_index=False)
-    except (pa.ArrowException, TypeError, ValueError) as error:
-        raise UserError(f"{schema.name}: {first_line(error)}") from None
-    write_file(path, schema, table)
-    try:
-        return reader(path)
-    except TableError as error:
-        raise TableError(str(error).replace(str(path), schema.name)) from None
+        return table_in(Path(source), schema.name)
+    return arrow_table(source, schema.name)
 
 
 def _method(
@@ -199,10 +199,35 @@ class Run:
         return f"<run {self.path}>"
 
     def __str__(self) -> str:
-        """Return the table of the run as text, 120 columns wide, as `canary show` prints it."""
+        """Return the screen of the run as text, 80 columns wide, as `canary show` prints it."""
         text = io.StringIO()
-        render(self.summary, Console(file=text, width=120))
+        print_screen(screen(self.summary, LINE_WIDTH), {}, Console(file=text, width=LINE_WIDTH))
         return text.getvalue()
+
+    def _repr_html_(self) -> str:
+        """Return the fabric as a drawing and the table of methods, for a notebook."""
+        return as_html(self.record.fabric, self.summary)
+
+    @property
+    def plot(self) -> Plots:
+        """Return what draws the run: ``run.plot.fabric()``, ``run.plot.rates("mle")``."""
+        return Plots(self.record.fabric, self.links, self.verdicts)
+
+    @property
+    def links(self) -> DataFrame:
+        """Return a frame of the directed links, see `scenarios.frames.links_frame`."""
+        return links_frame(self.record)
+
+    @property
+    def verdicts(self) -> DataFrame:
+        """Return a frame of what each method says of each link, see
+        `scenarios.frames.verdicts_frame`."""
+        return verdicts_frame(self.record, self.summary["methods"])
+
+    @property
+    def flows(self) -> DataFrame:
+        """Return a frame of the flows, see `scenarios.frames.flows_frame`."""
+        return flows_frame(self.record)
 
     @property
     def faulty(self) -> list[str]:
@@ -357,12 +382,14 @@ class Verdict:
         telemetry: The measurements that the method diagnosed.
         lost: Of a degraded run the numbers of the directed links that really lost packets, by a
             fault or not, int[n]; None of a good run.
+        receipt: What it took to read the tables, a line for each that was not exactly as described.
     """
 
     diagnosis: Diagnosis
     truth: np.ndarray | None
     telemetry: Telemetry
     lost: np.ndarray | None = None
+    receipt: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
         if self.truth is None:

@@ -6,7 +6,7 @@ import warnings
 from scenarios.experiment.request import Scenario, load_scenario, scenario_names  # noqa: F401
 
 warnings.warn(
-    "scenarios.scenario has moved: write `from scenarios import Scenario`",
+    "scenarios.scenario has moved: write `from canary import Scenario`",
     DeprecationWarning,
     stacklevel=2,
 )

@@ -12,7 +12,7 @@ from scenarios.experiment.settings import (  # noqa: F401
 )
 
 warnings.warn(
-    "scenarios.settings has moved: write `from scenarios import Settings`",
+    "scenarios.settings has moved: write `from canary import Settings`",
     DeprecationWarning,
     stacklevel=2,
 )

@@ -8,7 +8,8 @@
 A place for figures is a comment and what follows it, a block of text or a table:
 
     <!-- output: canary, 007 -->        what the last command of the block of commands above prints,
-                                        of these methods; times are …, as they differ
+                                        of these methods; times are …, as they differ, and
+                                        the last lines, which name folders, are left out
     <!-- table: canary F1; metered -->  a row for each command of that block, and these figures
 
 The commands are those of ``make scenario`` and ``make compare``; `tests/test_documents.py` runs
@@ -33,7 +34,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from analysis.evaluation.columns import BENCHES, in_bytes
+from analysis.evaluation.columns import in_bytes
 from scenarios.command.show import figures_of
 from scenarios.experiment.inputs import layout_of
 from scenarios.experiment.request import make_request
@@ -144,39 +145,18 @@ def _canary(folder: str, *words: str) -> str:
 
 
 def _output(command: tuple[str, ...], methods: Sequence[str]) -> str:
-    """Return the first lines and the table of what a command prints, without times and with the
-    headings of the blocks that have one of ``methods``."""
+    """Return the screen that a command prints, without times and without its last lines, which name
+    folders; of the table of methods the rows of ``methods``."""
     lines = _ran(command).printed.splitlines()
+    lines = [line for line in lines if not line.startswith("BACKEND=auto")]
     top = next(number for number, line in enumerate(lines) if line.startswith("method "))
     names = [*_ran(command).figures["methods" if command[0] == "scenario" else "means"]]
-    head = [re.sub(r"\d+\.\d s;", f"{_HIDDEN} s;", line) for line in lines[:top]]
-    head = [line for line in head if not line.startswith("BACKEND=auto")]
-    more = ["..."] if len(methods) < len(names) else []
-    rows: list[str] = []
-    heading: list[str] = []
-    for line in lines[top + 2 :]:
-        if line.strip().removesuffix(":") in BENCHES.values():
-            heading = ["", line.strip()] if rows else [line.strip()]
-        elif line.split(" ")[0] in methods and len(line) == len(lines[top + 1]):
-            rows += [*heading, line]
-            heading = []
-    table = [*lines[top : top + 2], *rows]
-    return "\n".join([*head, *_without_seconds(table), *more])
-
-
-def _without_seconds(table: Sequence[str]) -> Iterator[str]:
-    """Yield the header, the line below it and the rows, with … in the column ``sec``: that is as
-    wide as the longest time, and its figures end where the title does."""
-    header, rule, *rows = table
-    end = header.index(" sec") + len(" sec")
-    start = len(header[: end - len("sec")].rstrip())
-    yield header[:start] + " sec" + header[end:]
-    yield rule[: start + len(" sec")] + rule[end:]
-    for row in rows:
-        if not row or row.endswith(":"):
-            yield row
-            continue
-        yield row[:start] + _HIDDEN.rjust(len(" sec")) + row[end:]
+    head = [re.sub(r"\d+\.\d s$", f"{_HIDDEN} s", line) for line in lines[:top]]
+    end = lines.index("", top)
+    table = [line for line in lines[top + 1 : end] if line.split(" ")[0] in methods]
+    if len(methods) < len(names):
+        return "\n".join([*head, lines[top], *table, "..."])
+    return "\n".join([*head, *lines[top:end]])
 
 
 # ---- tables --------------------------------------------------------------------------------------

@@ -53,3 +53,26 @@ def test_all_targets_are_listed_by_help() -> None:
     for target in every:
         assert f"make {target} " in listed
         assert make("--dry-run", target, "RUN=a", "SWITCH=b").stderr.count("no target") == 0
+
+
+def test_make_alone_is_a_screen_and_the_settings_have_a_target() -> None:
+    listed = make().stdout.splitlines()
+    assert len(listed) <= 20 and all(len(line) <= 100 for line in listed)
+    assert not any("EPOCH_MS" in line for line in listed)
+    assert "EPOCH_MS=2000" in make("help-options").stdout
+
+
+@pytest.mark.parametrize(
+    ("word", "answer"),
+    [
+        ("run", "make scenario makes a run"),
+        ("mn", "make net brings the network up"),
+        ("clab", "make export-lab writes the network as a lab"),
+        ("deploy", "make export-lab"),
+        ("build", "make -C p4"),
+    ],
+)
+def test_words_of_other_tools_are_answered(word: str, answer: str) -> None:
+    done = make(word)
+    assert done.returncode == 2 and f"there is no target {word}: " in done.stderr
+    assert answer in done.stderr and done.stderr.count("\n") == 1

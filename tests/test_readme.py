@@ -41,7 +41,7 @@ def test_the_example_scenario_runs(tmp_path: Path) -> None:
 
 
 def help_lines(setting: Setting) -> list[str]:
-    """The lines about a setting in `make help`, at most 100 columns wide."""
+    """The lines about a setting in `make help-options`, at most 100 columns wide."""
     default, bounds = options._default(setting).partition(";")[0], options._bounds(setting)
     return textwrap.wrap(
         options._plain(setting.meaning) + bounds,
@@ -67,7 +67,8 @@ def test_what_make_lists_is_that_of_the_settings() -> None:
     assert listed == [line for setting in described() for line in help_lines(setting)]
     assert all(name in scenario for name in scenario_names())
     assert config.strip().startswith("CONFIG=") and run.strip().startswith("RUN=")
-    said = subprocess.run(["make", "help"], cwd=ROOT, capture_output=True, text=True, check=True)
+    command = ["make", "help-options"]
+    said = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
     assert all(line in said.stdout for line in (scenario, *listed, config, run))
 
 
@@ -101,7 +102,7 @@ def test_the_commands_taught_are_understood(page: Path) -> None:
         re.findall(r"^([a-z-]+)(?= .*:|:)", (ROOT / "Makefile").read_text(), re.MULTILINE)
     )
     targets |= {"analyze", "show"}
-    own = {"SCENARIO", "RUN", "SEEDS", "METHODS", "OUT", "SWEEP", "PARAMETERS", "SUDO"}
+    own = {*options.OF_COMMANDS}
     for program, command, *words in taught:
         if program == CANARY:
             known = get_command(app).commands[command]  # type: ignore[attr-defined]

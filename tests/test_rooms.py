@@ -47,6 +47,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "analysis.solvers": KERNELS | {"testbed.fabric"},
     "analysis.sketches": KERNELS | {"testbed.fabric"},
     "analysis.telemetry": FABRIC_AND_RECORD,
+    "analysis.importers": FABRIC_AND_RECORD | {"analysis.telemetry"},
     "analysis.methods": FABRIC_AND_RECORD
     | {"testbed.user_files", "analysis.solvers", "analysis.telemetry"},
     "analysis.evaluation": FABRIC_AND_RECORD
@@ -65,7 +66,14 @@ SCENARIOS: dict[str, set[str]] = {
     "scenarios.many": RUN,
     "scenarios.papers": {"scenarios.experiment", "scenarios.many"},
     "scenarios.command": RUN | {"scenarios.live", "scenarios.many", "scenarios.papers"},
-    "scenarios.api": {"scenarios.experiment"},
+    "scenarios.api": {
+        *("scenarios.experiment", "scenarios.keywords", "scenarios.frames", "scenarios.notebook"),
+    },
+    "scenarios.compared": {"scenarios.experiment", "scenarios.many", "scenarios.keywords"},
+    "scenarios.frames": set(),
+    "scenarios.keywords": {"scenarios.experiment"},
+    "scenarios.notebook": set(),
+    "scenarios.pytest_fixture": {"scenarios.api"},
     "scenarios.__main__": {"scenarios.command", "scenarios.process"},
     "scenarios.scenario": {"scenarios.experiment"},
     "scenarios.settings": {"scenarios.experiment"},

@@ -92,12 +92,15 @@ def _place_of_lost(summary: Mapping[str, Any]) -> int:
 def _tied(summary: Mapping[str, Any]) -> bool:
     """Return whether a method blames or misses a class of several links, so that the scores over
     classes differ from those over links."""
-    for entry in summary.get("methods", {}).values():
-        own = entry[entry["native"]]
-        blamed = own["true_positives"] + own["false_positives"]
-        if own.get("classes", blamed) < blamed or own.get("class_f1", own["f1"]) != own["f1"]:
-            return True
-    return False
+    return any(is_tied(entry) for entry in summary.get("methods", {}).values())
+
+
+def is_tied(entry: Mapping[str, Any]) -> bool:
+    """Return whether a method, by its entry of ``summary.json``, blames or misses a class of
+    several links."""
+    own = entry[entry["native"]]
+    blamed = own["true_positives"] + own["false_positives"]
+    return own.get("classes", blamed) < blamed or own.get("class_f1", own["f1"]) != own["f1"]
 
 
 def cells(summary: Mapping[str, Any]) -> dict[str, list[list[Cell]]]:

@@ -218,7 +218,7 @@ def in_short(rows: Rows, runs: str = "") -> str:
     starved = [
         f"{plain(name)} is starved: it got {share:.0%} of what it asked for"
         for name in method_names(rows)
-        if (share := _fed(rows, name)) < ENOUGH
+        if (share := fed_share(rows, name)) < ENOUGH
     ]
     lines = [summary, legend, *degraded_lines(rows), *starved, *_limits(rows), *differences(rows)]
     lines.append(no_test(rows))
@@ -301,7 +301,7 @@ def _limits(rows: Rows) -> Iterator[str]:
             yield f"{plain(name)}: nothing observed {unseen} of the {faulty} faulty links"
 
 
-def _fed(rows: Rows, method: str) -> float:
+def fed_share(rows: Rows, method: str) -> float:
     """Return the mean share that a method got of what it asked for; nan if it does not say."""
     own = chosen(rows, method)["fed"]
     return float(np.mean(own)) if own else math.nan
@@ -433,7 +433,7 @@ def label(rows: Rows, method: str) -> str:
     """Return a method's name, with * if it is scored on undirected links and ! if starved."""
     native = rows["native"][list(rows["method"]).index(method)]
     star = " *" if native == "undirected" else ""
-    return plain(method) + star + " !" * (_fed(rows, method) < ENOUGH)
+    return plain(method) + star + " !" * (fed_share(rows, method) < ENOUGH)
 
 
 def _colour(number: int) -> str:

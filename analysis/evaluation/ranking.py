@@ -125,8 +125,10 @@ def _headline(method: str, links: int, classes: int, devices: int, diagnosis: Di
     if classes < links:
         counts[0] += f" in {_count(classes, 'class', 'classes')}"
     found = " and ".join(counts) if links or devices else "nothing"
+    own = f" ({plain(diagnosis.method)})" if method.partition(":")[0].endswith(".py") else ""
     return Text.assemble(
         (plain(method), "bold"),
+        own,
         " blames ",
         (found, "bold red" if links or devices else "bold green"),
         (f"  {diagnosis.seconds:.2f} s", "dim"),

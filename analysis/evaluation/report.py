@@ -41,6 +41,7 @@ COSTS = 0.1
 """The F1 that a threshold may cost before a line says so."""
 _SLOW = 1.05  # from this on a slowdown is said
 _WIDTH = 80  # of the table, also on wider terminals
+_NAME = 18  # the least columns of the names; longer ones are wrapped
 
 
 def run_methods(
@@ -214,19 +215,23 @@ def _scores(
 
 
 def render(summary: Mapping[str, Any], console: Console) -> None:
-    """Print a run's summary: its packets and faults, and a row of scores for each method, over
-    directed or undirected links as the method tells them apart."""
+    """Print all of a run's summary: its packets and faults, a row of scores for each method, over
+    directed or undirected links as the method tells them apart, and the legend.
+
+    `analysis.evaluation.screen` prints what one wants to see first.
+    """
     if not console.is_terminal:
         console = Console(file=console.file, width=120)
     console.print(_headline(summary))
-    console.print(_table(summary), width=min(console.width, _WIDTH))
+    width = min(console.width, _WIDTH)
+    console.print(_table(summary, width), width=width)
     console.print(_details(summary))
 
 
 def headline(summary: Mapping[str, Any]) -> tuple[str, str]:
     """Return two lines: the fabric and faults of a run, and how many packets were sent and
     dropped."""
-    devices = [_failed(*each) for each in summary.get("failed_devices", {}).items()]
+    devices = [failed_device(*each) for each in summary.get("failed_devices", {}).items()]
     failed = f", failed {some_of(devices)}" if devices else ""
     packets = summary["conservation"]
     drops = f"{packets['fault_drops']:,} by faults, {packets['queue_drops']:,} by queues"
@@ -239,7 +244,7 @@ def headline(summary: Mapping[str, Any]) -> tuple[str, str]:
     )
 
 
-def _failed(device: str, rates: Sequence[float]) -> str:
+def failed_device(device: str, rates: Sequence[float]) -> str:
     """Return a failed device as text: ``agg0_1 (dead)``, or with the loss rates of its links."""
     least, most = (f"{100 * rate:.3g}" for rate in rates)
     how = "dead" if min(rates) == 1 else f"{least} %" if least == most else f"{least} to {most} %"
@@ -317,18 +322,26 @@ def _fabric(summary: Mapping[str, Any]) -> str:
     return title if title and not title.endswith(" fat-tree") else f"K={summary['k']}"
 
 
-def _table(summary: Mapping[str, Any]) -> Table:
-    """Return the table of methods, with a block of rows for each bench, for a terminal of 80
-    columns; long names are wrapped."""
+def _table(summary: Mapping[str, Any], width: int) -> Table:
+    """Return the table of methods, with a block of rows for each bench, for a terminal of ``width``
+    columns. Long names are wrapped; columns that do not fit are left out from the right."""
     table = Table(box=box.SIMPLE_HEAD, padding=0, show_edge=False, header_style="bold")
     first, *others = columns(summary)
+    blocks = cells(summary)
+    every = [row for rows in blocks.values() for row in rows]
     table.add_column(first.title, overflow="fold")
-    for column in others:
+    used, fits = min(_NAME, max((len(row[0].text) for row in every), default=0)), 0
+    for number, column in enumerate(others, start=1):
+        used += 1 + max([len(column.title), *(len(row[number].text) for row in every)])
+        if used > width:
+            break
         table.add_column(column.title, justify="right", no_wrap=True)
-    for heading, rows in cells(summary).items():
+        fits = number
+    for heading, rows in blocks.items():
         add_heading(table, heading)
         for name, *figures_ in rows:
-            table.add_row(Text(name.text), *(Text(c.text, style=_colour(c)) for c in figures_))
+            shown = (Text(c.text, style=_colour(c)) for c in figures_[:fits])
+            table.add_row(Text(name.text), *shown)
     return table
 
 

@@ -354,12 +354,18 @@ def changes_of(constructor: Callable[..., Any]) -> Sequence[Change]:
     return getattr(_class_of(constructor), "changes", ())
 
 
+@functools.cache
+def _parameters(constructor: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:
+    """Return the parameters of a class's constructor by name."""
+    return inspect.signature(constructor).parameters
+
+
 def off_values(constructor: Callable[..., Any]) -> Mapping[str, Any]:
     """Return the value that the parameter of each change has in the published method, by parameter.
 
     Changes whose parameter a subclass's own constructor lacks are left out.
     """
-    known = inspect.signature(_class_of(constructor)).parameters
+    known = _parameters(_class_of(constructor))
     changes = changes_of(constructor)
     return {p: known[p].default for p in (each.parameter for each in changes) if p in known}
 

@@ -12,6 +12,7 @@ import numpy as np
 from analysis.telemetry.identifiability import Identifiability
 from analysis.telemetry.silence import silent_links
 from analysis.telemetry.telemetry import Telemetry
+from analysis.telemetry.unseen import why_unseen
 from testbed.arrays import IntArray
 from testbed.fabric.clos import Fabric
 from testbed.fabric.names import some_of
@@ -66,7 +67,7 @@ def with_unseen(
     algorithm does not use them."""
     assert diagnosis.tells is not None
     fabric, counts = telemetry.topology, telemetry.segments
-    notes = [diagnosis.tells.unseen(fabric.link_names, reads)]
+    notes = [why_unseen(diagnosis.tells, telemetry, reads)]
     if notes[0] and "segments" in reads and counts is not None:
         silent = silent_links(counts, fabric)
         silent = silent[~diagnosis.tells.observed[silent]]

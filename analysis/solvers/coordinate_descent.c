@@ -42,6 +42,14 @@ KERNEL double error(int64_t part, int64_t parts, const Incidence *incidence, con
     return total;
 }
 
+/* Return the sum of lambda r(x) over all links. */
+KERNEL double penalty(const Incidence *incidence, const Fit *fit) {
+    double total = 0;
+    for (int64_t i = 0; i < incidence->n_links; i++)
+        total += fit->square * fit->x[i] * fit->x[i] + fit->linear * fit->x[i];
+    return total;
+}
+
 /* Move each link of this part of `order` once (algorithm 1, lines 5 to 17). */
 KERNEL void step(int64_t part, int64_t parts, int64_t n, const int32_t order[n],
                  const Incidence *incidence, Fit *fit) {
@@ -69,6 +77,24 @@ KERNEL void step(int64_t part, int64_t parts, int64_t n, const int32_t order[n],
             fit->x[i] = clipped(s / r, 0, 1);
         else
             fit->x[i] = !(s / r > 0.5);
+    }
+}
+
+/* Iterate in one part: write the objective before the first and after each iteration, and stop as
+ * `_ends` says in Python, or when `history` is full. Return how many were written. `before` is the
+ * last objective of an earlier call, which is not written again, or infinite. */
+KERNEL int64_t descend(int64_t n_order, const int32_t order[n_order], const Incidence *incidence,
+                       Fit *fit, double before, double tolerance, bool limited, int64_t n,
+                       double history[n]) {
+    int64_t done = 0;
+    bool again = isfinite(before);
+    while (true) {
+        if (again) step(0, 1, n_order, order, incidence, fit);
+        double now = error(0, 1, incidence, fit) + penalty(incidence, fit);
+        double gain = before - now;
+        history[done++] = before = now;
+        if (done == n || gain < tolerance || (!limited && gain <= 0)) return done;
+        again = true;
     }
 }
 

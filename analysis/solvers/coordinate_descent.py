@@ -36,6 +36,7 @@ m steps are one power.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
@@ -51,6 +52,9 @@ _KERNELS = Kernels.beside(__file__)
 
 EPSILON = 1e-4
 """The paper's epsilon for coordinate descent (figure 7; the available text has lost the dot)."""
+
+_AT_ONCE = 64
+"""The most iterations of one call of a kernel."""
 
 Regulariser = Literal["specialised", "l1"]
 
@@ -136,14 +140,42 @@ def coordinate_descent(
     sweeps = Sweeps(incidence) if sweeps is None else sweeps
     fit = started(sweeps, incidence, y, weight, times, penalty, regulariser)
     history: list[float] = []
-    while True:
+    while not _ends(history, tolerance, max_iterations):
+        if not sweeps.work:  # all iterations in one call
+            limit = None if max_iterations is None else max_iterations + 1 - len(history)
+            history += _descended(sweeps, fit, history, tolerance, limit)
+            continue
+        if history:
+            sweeps.sweep(_step, sweeps.incidence, fit.bound)
         history.append(value(sweeps, fit))
-        gain = history[-2] - history[-1] if len(history) > 1 else np.inf
-        # Rounding may make the last small gain negative; without a limit that, too, ends the loop.
-        last = gain <= 0 if max_iterations is None else len(history) > max_iterations
-        if gain < tolerance or last:
-            return Descent(fit.x, np.array(history))
-        sweeps.sweep(_step, sweeps.incidence, fit.bound)
+    return Descent(fit.x, np.array(history))
+
+
+def _ends(history: Sequence[float], tolerance: float, max_iterations: int | None) -> bool:
+    """Return True if a descent with these objectives has ended."""
+    gain = history[-2] - history[-1] if len(history) > 1 else np.inf
+    # Rounding may make the last small gain negative; without a limit that, too, ends the loop.
+    last = gain <= 0 if max_iterations is None else len(history) > max_iterations
+    return gain < tolerance or last
+
+
+def _descended(
+    sweeps: Sweeps, fit: Fit, history: Sequence[float], tolerance: float, limit: int | None
+) -> list[float]:
+    """Return the next objectives of a descent, at most ``limit``, that one call of a kernel
+    computes."""
+    added = np.empty(_AT_ONCE if limit is None else min(limit, _AT_ONCE))
+    (order,) = sweeps.layers
+    done = _KERNELS.descend(
+        order=order,
+        incidence=sweeps.incidence,
+        fit=fit.bound,
+        before=history[-1] if history else np.inf,
+        tolerance=tolerance,
+        limited=limit is not None,
+        history=added,
+    )
+    return added[:done].tolist()
 
 
 def started(
@@ -168,9 +200,8 @@ def started(
 
 def value(sweeps: Sweeps, fit: Fit) -> float:
     """Return the objective f at the current success probabilities of the links."""
-    x = fit.x
     error = sum(sweeps.run(_error, sweeps.incidence, fit.bound))
-    return error + float((fit.square * x * x + fit.linear * x).sum())
+    return error + _KERNELS.penalty(incidence=sweeps.incidence, fit=fit.bound)
 
 
 def objective(

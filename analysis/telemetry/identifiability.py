@@ -17,7 +17,7 @@ matrix products that are exact because their values have less than 53 bits.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
@@ -29,11 +29,9 @@ from scipy.sparse.csgraph import connected_components
 from analysis.telemetry.telemetry import Connections, Flows, Probes, SegmentCounts
 from testbed.arrays import BoolArray, FloatArray, IntArray, WordArray
 from testbed.fabric.ecmp import Ecmp
-from testbed.fabric.names import some_of
 from testbed.fabric.pair_sets import PairSets
 from testbed.fabric.paths import Paths, PathSets
 from testbed.kernels import Kernels
-from testbed.record.measurements import UNSEEN, Measurement
 
 _KERNELS = Kernels.beside(__file__)
 
@@ -99,21 +97,6 @@ class Identifiability:
     def everything(cls, n_links: int) -> Identifiability:
         """Return the result for telemetry that observes every link and tells all apart."""
         return cls(np.ones(n_links, np.bool_), np.arange(n_links, dtype=np.int32))
-
-    def unseen(self, names: Sequence[str], reads: Sequence[Measurement]) -> str:
-        """Return a sentence that says which links (by their ``names``) were not observed by the
-        measurements read, and what would measure them; empty if all were."""
-        links = np.flatnonzero(~self.observed).tolist()
-        if not links:
-            return ""
-        feeds = "; ".join(dict.fromkeys(UNSEEN[name] for name in reads))
-        if len(links) == len(names):
-            return f"nothing was measured, so there is no verdict: {feeds}"
-        some = some_of([names[link] for link in links])
-        return (
-            f"not observed, so neither healthy nor faulty: {len(links)} of {len(names)} links "
-            f"({some}): {feeds}"
-        )
 
     @cached_property
     def undirected(self) -> Identifiability:

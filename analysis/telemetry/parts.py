@@ -18,7 +18,8 @@ from analysis.telemetry.telemetry import SegmentCounts
 from testbed.fabric.clos import Fabric
 from testbed.fabric.paths import Paths
 from testbed.fabric.segments import Segments
-from testbed.record.files import column_names, is_text, read_arrow, table_files, write_columns
+from testbed.record.files import column_names, read_arrow, table_files, write_columns
+from testbed.record.foreign import SUFFIXES, is_foreign_text
 from testbed.record.schema import COUNT_LIMIT, Column, Schema, TableError
 from testbed.record.tables import Table
 
@@ -29,8 +30,8 @@ def holds_parts(folder: Path) -> bool:
     Raises:
         TableError: The folder holds no table.
     """
-    first = table_files(folder)[0]
-    return not is_text(first) and "path" in column_names(first)
+    first = table_files(folder, SUFFIXES)[0]
+    return not is_foreign_text(first) and "path" in column_names(first)
 
 
 def write_parts(folder: Path, counts: SegmentCounts) -> list[Path]:

@@ -7,11 +7,21 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
 from analysis.telemetry.checks import refuse_broken_paths, refuse_large_sum, refuse_more_lost
-from analysis.telemetry.telemetry import Connections, Flows, Probes, SegmentCounts, Telemetry
+from analysis.telemetry.counters import without_skew
+from analysis.telemetry.row_paths import Hops, ordered, path_sets
+from analysis.telemetry.telemetry import (
+    Connections,
+    Flows,
+    Probes,
+    RoundTrips,
+    SegmentCounts,
+    Telemetry,
+)
 from testbed.arrays import FloatArray, IntArray, LongArray
 from testbed.fabric.clos import Fabric
 from testbed.fabric.pair_sets import PairSets
@@ -19,10 +29,11 @@ from testbed.fabric.paths import Paths, PathSets, pointers
 from testbed.fabric.segments import Segments
 from testbed.record.exchange import KINDS, OBSERVATIONS
 from testbed.record.fabric_file import NumberedFabric
+from testbed.record.foreign import Receipt
 from testbed.record.messages import shown
 from testbed.record.run_tables import PLANS
 from testbed.record.schema import TableError
-from testbed.record.tables import Nested, Table, read_table_or_parts
+from testbed.record.tables import Table, read_table_or_parts
 
 _CELLS = 10**9  # of the table of epochs and segments
 
@@ -57,23 +68,38 @@ class _Columns:
         return self.sets.take(self.set_of[rows]).paths
 
 
-def read_observations(path: Path, numbered: NumberedFabric) -> Telemetry:
+def read_observations(
+    path: Path | pa.Table, numbered: NumberedFabric, receipt: Receipt | None = None
+) -> Telemetry:
     """Return the observations of a fabric, read from a file or a folder of files (`table_files`).
 
+    With a ``receipt``, the table is read as other programs write it (`testbed.record.foreign`).
     Kinds without rows count as not measured.
 
     Raises:
         TableError: The file cannot be read, or a row is invalid (one line).
     """
     fabric = numbered.fabric
-    table = read_table_or_parts(path, OBSERVATIONS)
+    table = read_table_or_parts(path, OBSERVATIONS, receipt)
     table.need_rows()
     kind, plan = table.values("kind").codes, table.values("plan").codes
     table.refuse((plan >= 0) & (kind != KINDS.index("active")), "only active rows have a plan")
     src, dst = (_switches(table, end, fabric) for end in ("src", "dst"))
-    set_of, sets = _path_sets(table, numbered)
+    traced = kind == KINDS.index("connection")
+    set_of, sets = path_sets(table, numbered, Hops(src, dst, traced))
+    if receipt is not None:
+        sets = ordered(sets, fabric, kind, set_of, receipt, table.path.name)
     _check_paths(table, fabric, kind, src, dst, set_of, sets)
     sent, lost, epoch = _counts(table, kind)
+    if (polled := kind == KINDS.index("counter")).any():
+        sent, lost, skew = without_skew(table, polled, set_of, sets, sent, lost)
+        kind = np.where(polled, KINDS.index("segment"), kind)
+        if skew and receipt is not None:
+            receipt.note(
+                table.path.name,
+                f"counters of both ends differ by up to {skew:,} packets where none can be lost, "
+                f"so {2 * skew:,} lost packets of a link count as read at another time",
+            )
     columns = _Columns(table, fabric, kind, plan, src, dst, set_of, sets, sent, lost, epoch)
     return Telemetry(
         fabric,
@@ -83,6 +109,7 @@ def read_observations(path: Path, numbered: NumberedFabric) -> Telemetry:
         probes=_probes(columns, "netbouncer"),
         detector=_probes(columns, "detector"),
         connections=_connections(columns),
+        roundtrips=_round_trip_pings(columns),
     )
 
 
@@ -98,67 +125,6 @@ def _switches(table: Table, column: str, fabric: Fabric) -> LongArray:
         )
         raise table.fail(int(row), f"{column} {shown(name)} is {what}")
     return switch
-
-
-def _path_sets(table: Table, numbered: NumberedFabric) -> tuple[LongArray, PathSets]:
-    """Return the number of each row's path set, int64[rows], -1 if none is given, and all path
-    sets, whether they are given by links or by nodes."""
-    by_link, by_node = table.has_value("paths"), table.has_value("nodes")
-    table.refuse(by_link & by_node, "both paths and nodes are given: give one of them")
-    parts = []
-    for name, to_links in (("paths", _from_links), ("nodes", _from_nodes)):
-        nested = table.values(name)
-        row = np.repeat(np.repeat(np.arange(len(table)), nested.width), nested.length)
-        length, links = to_links(table, numbered, nested, row)
-        sets = PathSets(pointers(nested.width), Paths(pointers(length), links))
-        parts.append(sets.take(np.flatnonzero(table.has_value(name))))
-    set_of = np.full(len(table), -1, np.int64)
-    set_of[by_link] = np.arange(by_link.sum())
-    set_of[by_node] = by_link.sum() + np.arange(by_node.sum())
-    return set_of, PathSets.join(parts)
-
-
-def _from_links(
-    table: Table, numbered: NumberedFabric, nested: Nested, row: LongArray
-) -> tuple[LongArray, IntArray]:
-    order = np.argsort(numbered.link_ids)
-    known = numbered.link_ids[order]
-    at = np.minimum(np.searchsorted(known, nested.values), len(known) - 1)
-    unknown = known[at] != nested.values
-    for entry in np.flatnonzero(unknown)[:1]:
-        raise table.fail(int(row[entry]), f"link {nested.values[entry]} is not in the fabric")
-    return nested.length, order[at].astype(np.int32)
-
-
-def _from_nodes(
-    table: Table, numbered: NumberedFabric, nested: Nested, row: LongArray
-) -> tuple[LongArray, IntArray]:
-    """Return the links between consecutive nodes of each path, one fewer than nodes."""
-    fabric = numbered.fabric
-    known = {name: i for i, name in enumerate(fabric.switch_names)}
-    node = np.array([known.get(name, -1) for name in nested.names], np.int64)[nested.values]
-    for entry in np.flatnonzero(node < 0)[:1]:
-        name = nested.names[nested.values[entry]]
-        raise table.fail(int(row[entry]), f"node {shown(name)} is not a switch of the fabric")
-    # An entry that ends its path has no next node.
-    last = np.zeros(len(node), np.bool_)
-    ends = np.cumsum(nested.length) - 1
-    last[ends[nested.length > 0]] = True
-    here = np.flatnonzero(~last)
-    key = fabric.link_src.astype(np.int64) * fabric.n_switches + fabric.link_dst
-    order = np.argsort(key)
-    wanted = node[here] * fabric.n_switches + node[here + 1]
-    low = np.searchsorted(key[order], wanted)
-    high = np.searchsorted(key[order], wanted, side="right")
-    for entry in np.flatnonzero(high - low != 1)[:1]:
-        ends_of = [nested.names[nested.values[here[entry] + i]] for i in (0, 1)]
-        reason = (
-            f"no link leads from {ends_of[0]} to {ends_of[1]}"
-            if high[entry] == low[entry]
-            else f"several links lead from {ends_of[0]} to {ends_of[1]}: give paths by link"
-        )
-        raise table.fail(int(row[here[entry]]), reason)
-    return np.maximum(nested.length - 1, 0), order[low].astype(np.int32)
 
 
 def _check_paths(
@@ -189,9 +155,16 @@ def _check_paths(
     refuse(row_of[sets.width == 0], "the list of paths is empty")
     refuse_broken_paths(table, fabric, sets.paths, path_row, ~trace)
     refuse(row_of[(sets.width > 1) & ~passive[row_of]], "only passive rows may have several paths")
-    no_path = (set_of < 0) & ~trace
+    trip = kind == KINDS.index("roundtrip")
+    table.refuse(trip & (set_of >= 0), "a roundtrip has src and dst, and no paths or nodes")
+    table.refuse(trip & ((src < 0) | (dst < 0)), "a roundtrip needs src and dst")
+    no_path = (set_of < 0) & ~trace & ~trip
     by_pair = passive & (src >= 0) & (dst >= 0)
-    table.refuse(no_path & ~passive, "paths or nodes are missing")
+    table.refuse(
+        no_path & ~passive,
+        "paths or nodes are missing (a flow whose path is unknown is passive, a ping there and "
+        "back is a roundtrip, each with src and dst)",
+    )
     table.refuse(no_path & ~by_pair, "neither paths, nodes nor both src and dst are given")
     table.refuse(trace & ((src < 0) | (dst < 0)), "a connection needs src and dst")
 
@@ -219,14 +192,22 @@ def _repeats(sets: PathSets, n_links: int) -> LongArray:
 def _counts(table: Table, kind: LongArray) -> tuple[LongArray, LongArray, LongArray]:
     """Return ``sent`` (0 for a connection without it), ``lost`` or retransmissions, and the epoch
     of each row: int64[rows] each."""
-    active, segment, connection = (
-        kind == KINDS.index(name) for name in ("active", "segment", "connection")
+    active, segment, connection, trip, counter = (
+        kind == KINDS.index(name)
+        for name in ("active", "segment", "connection", "roundtrip", "counter")
     )
-    present = {name: table.has_value(name) for name in ("sent", "lost", "retransmissions", "epoch")}
+    names = ("sent", "lost", "retransmissions", "epoch", "arrived")
+    present = {name: table.has_value(name) for name in names}
     value = {name: table.values(name) for name in present}
     table.refuse(~present["sent"] & ~connection, "sent is missing")
     table.refuse(present["epoch"] & ~segment, "only segment rows have an epoch")
-    counted = active | segment
+    table.refuse(present["arrived"] & ~counter, "only counter rows have arrived: give lost")
+    table.refuse(counter & ~present["arrived"], "arrived is missing")
+    table.refuse(
+        counter & (present["lost"] | present["retransmissions"]),
+        "a counter has sent and arrived: leave lost out",
+    )
+    counted = active | segment | trip
     table.refuse(
         counted & present["retransmissions"], "only hosts observe retransmissions: give lost"
     )
@@ -235,13 +216,15 @@ def _counts(table: Table, kind: LongArray) -> tuple[LongArray, LongArray, LongAr
         present["lost"] & present["retransmissions"], "both lost and retransmissions are given"
     )
     table.refuse(
-        ~present["lost"] & ~present["retransmissions"], "neither lost nor retransmissions are given"
+        ~present["lost"] & ~present["retransmissions"] & ~counter,
+        "neither lost nor retransmissions are given",
     )
     lost = np.where(present["lost"], value["lost"], value["retransmissions"])
     for what in ("lost", "retransmissions"):
         refuse_more_lost(table, value["sent"], lost, present["sent"] & present[what], what)
-    for name, column in (("sent", value["sent"]), ("lost", lost)):
+    for name, column in (("sent", value["sent"]), ("lost", lost), ("arrived", value["arrived"])):
         refuse_large_sum(table, name, column)
+    lost = np.where(counter, value["sent"] - value["arrived"], lost)
     return value["sent"], lost, value["epoch"]
 
 
@@ -290,6 +273,15 @@ def _round_trips(table: Table, passive: LongArray) -> FloatArray | None:
     missing[passive] = ~present[passive]
     table.refuse(missing, "rtt_ms is missing, though other passive rows have it")
     return times[passive]
+
+
+def _round_trip_pings(columns: _Columns) -> RoundTrips | None:
+    rows = columns.rows("roundtrip")
+    if not len(rows):
+        return None
+    rows = rows[columns.src[rows] != columns.dst[rows]]  # within a rack they cross no link
+    src, dst = (end[rows].astype(np.int32) for end in (columns.src, columns.dst))
+    return RoundTrips(src, dst, columns.sent[rows], columns.lost[rows])
 
 
 def _connections(columns: _Columns) -> Connections | None:

@@ -211,6 +211,34 @@ class Connections:
 
 
 @dataclass(frozen=True)
+class RoundTrips:
+    """Pings between R pairs of ToRs, each of which took some path there and some path back.
+
+    ``src_tor`` and ``dst_tor`` are int32[R], the two ToRs of a pair differ; ``sent`` and ``lost``,
+    int64[R], are packets. The packets of a row are spread over all equal-cost paths of both ways,
+    as those of Pingmesh are, whose every ping has a port of its own (SIGCOMM 2015, section 3.4).
+    """
+
+    src_tor: IntArray
+    dst_tor: IntArray
+    sent: LongArray
+    lost: LongArray
+
+    def __post_init__(self) -> None:
+        _check_counts("roundtrips", self.sent, self.lost)
+        for name in ("src_tor", "dst_tor"):
+            _check_column("roundtrips", name, getattr(self, name), len(self.sent))
+
+    def __len__(self) -> int:
+        return len(self.sent)
+
+    @property
+    def records(self) -> int:
+        """Return the number of records that reported the pings: one for each row."""
+        return len(self)
+
+
+@dataclass(frozen=True)
 class Telemetry:
     """Everything that a run measured, as methods read it.
 
@@ -227,13 +255,15 @@ class Telemetry:
     connections: Connections | None = None
     detector: Probes | None = None
     canary_bytes: int = 0
+    roundtrips: RoundTrips | None = None
 
     def __post_init__(self) -> None:
-        if self.connections is not None:
-            for column in ("src_tor", "dst_tor"):
-                tor = getattr(self.connections, column)
-                outside = (tor < 0) | (tor >= self.topology.n_tors)
-                _refuse("connections", outside, f"{column} must be a ToR")
+        for name in ("connections", "roundtrips"):
+            if (part := getattr(self, name)) is not None:
+                for column in ("src_tor", "dst_tor"):
+                    tor = getattr(part, column)
+                    outside = (tor < 0) | (tor >= self.topology.n_tors)
+                    _refuse(name, outside, f"{column} must be a ToR")
         if self.flows is not None:
             self._check_links("flows' path sets", self.flows.listed.paths)
         for name in ("probes", "detector", "connections"):
@@ -262,8 +292,12 @@ class Telemetry:
     def need(self, part: Literal["probes", "detector"], method: str) -> Probes: ...
     @overload
     def need(self, part: Literal["connections"], method: str) -> Connections: ...
+    @overload
+    def need(self, part: Literal["roundtrips"], method: str) -> RoundTrips: ...
 
-    def need(self, part: str, method: str) -> SegmentCounts | Flows | Probes | Connections:
+    def need(
+        self, part: str, method: str
+    ) -> SegmentCounts | Flows | Probes | Connections | RoundTrips:
         """Return a part by its name; ``method`` is named in the message of the error.
 
         Raises:

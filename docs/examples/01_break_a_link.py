@@ -10,7 +10,7 @@ measurements that it is made for.
 
 import matplotlib.pyplot as plt
 
-from scenarios import run
+from canary import run
 
 METHODS = "canary,netbouncer,flock,007,007:threshold=0.01,canary-mle"
 result = run(faults="tor0_0->agg0_1:0.05", seed=7, methods=METHODS)

@@ -14,7 +14,7 @@ The runs use the backend ``flow``: it draws how many packets of each flow are lo
 import matplotlib.pyplot as plt
 import pandas as pd
 
-from scenarios import run
+from canary import run
 
 RATES = [0.01, 0.003, 0.001, 0.0003, 0.0001]
 METHODS = ["canary", "canary-mle", "canary-mle:fault_rate=0.0002", "netbouncer", "flock"]

@@ -15,7 +15,7 @@ large flows, and it learns of a flow where the flow arrives. So it matters when 
 import matplotlib.pyplot as plt
 import pandas as pd
 
-from scenarios import Fault, FaultPlan, FlowMatch, Scenario, Ternary, run
+from canary import Fault, FaultPlan, FlowMatch, Scenario, Ternary, run
 
 # %%
 # The hole is on one link. It takes the flows whose destination port ends in the bits 01, which is a

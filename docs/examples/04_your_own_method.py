@@ -11,7 +11,7 @@ packets. With a low limit that finds every faulty link, and blames its healthy n
 import matplotlib.pyplot as plt
 import numpy as np
 
-from scenarios import Method, run
+from canary import Method, run
 
 
 class WorstSegments(Method):

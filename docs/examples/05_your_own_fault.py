@@ -10,7 +10,7 @@ its links corrupt a tenth of their packets. The next switch finds a wrong checks
 
 import matplotlib.pyplot as plt
 
-from scenarios import Fault, FaultPlan, Scenario, run
+from canary import Fault, FaultPlan, Scenario, run
 
 
 def bad_moment(topology, settings):

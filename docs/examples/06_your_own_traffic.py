@@ -14,7 +14,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 
-from scenarios import run
+from canary import run
 
 rng = np.random.default_rng(1)
 senders = ["h1_0_0", "h1_0_1", "h2_0_0", "h2_0_1", "h3_1_0", "h3_1_1"]

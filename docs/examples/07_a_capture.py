@@ -16,7 +16,7 @@ import numpy as np
 from scapy.layers.inet import ICMP, IP, TCP, Ether
 from scapy.utils import wrpcap
 
-from scenarios import run
+from canary import run
 
 rng = np.random.default_rng(7)
 frames, sources = [], {}

@@ -14,7 +14,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 
-from scenarios import localize
+from canary import localize
 
 # %%
 # The columns ``src_tier`` and ``dst_tier`` say which switches are leaves: tier 0. The first line of

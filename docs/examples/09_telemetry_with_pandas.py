@@ -12,7 +12,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 
-from scenarios import localize
+from canary import localize
 
 # %%
 # The cabling of three racks under two spines, a row for each cable. The methods need a row for each

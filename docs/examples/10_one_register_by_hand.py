@@ -13,7 +13,7 @@ import zlib
 
 import matplotlib.pyplot as plt
 
-from scenarios import run
+from canary import run
 
 # Few flows, and fast ones, so that a bucket counts many packets in a second.
 few = {"load": 0.02, "traffic": "hadoop", "flow_rate": "0.02..0.08"}

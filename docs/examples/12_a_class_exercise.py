@@ -20,7 +20,7 @@ For a course on networks or on tomography; the reader knows the Canary paper up 
 import matplotlib.pyplot as plt
 import numpy as np
 
-from scenarios import run
+from canary import run
 
 result = run(
     faults="tor1_0->agg1_0:0.005",

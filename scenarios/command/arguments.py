@@ -27,6 +27,34 @@ def _methods() -> list[str]:
     return ["all", *method_names()]
 
 
+QuietOption = Annotated[
+    bool, typer.Option("--quiet", "-q", help="Print only the path of the result.")
+]
+JsonOption = Annotated[
+    bool, typer.Option("--json", help="Print the figures as JSON, for programs.")
+]
+VerboseOption = Annotated[
+    bool, typer.Option("--verbose", "-v", help="Print all columns, budgets and blamed links.")
+]
+FailUnderOption = Annotated[
+    str | None,
+    typer.Option(
+        "--fail-under",
+        help="Exit with code 1 if F1 of a method is less: canary=0.95,mle=0.9. [default: none]",
+    ),
+]
+JunitOption = Annotated[
+    Path | None,
+    typer.Option("--junit", help="Write JUnit XML, a test for each method. [default: none]"),
+]
+SummaryOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--summary",
+        help="Append a table in Markdown to this file, such as GitHub's step summary. "
+        "[default: none]",
+    ),
+]
 RunArgument = Annotated[Path, typer.Argument(help="Directory of a finished run.")]
 TrustOption = Annotated[
     bool, typer.Option("--trust", help="Read a run that was changed afterwards, too.")

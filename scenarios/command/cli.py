@@ -12,7 +12,6 @@ if __name__ == "__main__":
     leave_root()
 
 import gc
-import json
 import os
 import sys
 import traceback
@@ -27,23 +26,33 @@ from typer.exceptions import TyperException
 
 from scenarios.command.arguments import (
     ConfigOption,
+    FailUnderOption,
     FaultRateOption,
+    JsonOption,
+    JunitOption,
     KOption,
     MethodsOption,
     OwnMethodsOption,
     ParametersOption,
+    QuietOption,
     RunArgument,
     ScenarioOption,
     SudoOption,
+    SummaryOption,
     TrustOption,
+    VerboseOption,
     WatchOption,
 )
+from scenarios.command.gates import Gate
 from scenarios.command.machine import clean_net, doctor, export_lab, net, shell, warm_up
 from scenarios.command.options import SettingsCommand, WordsCommand
+from scenarios.command.other_words import COMMANDS, OPTIONS, hint
 from scenarios.command.page import page
 from scenarios.command.reproduce import reproduce
+from scenarios.command.results import Output
 from scenarios.experiment.errors import DEFECT, message_line, message_of, stopped
 from scenarios.experiment.terminal import line, progress_bar, wide_console
+from scenarios.extras import need_compiler
 from testbed.errors import UserError
 from testbed.fabric.names import nearest, plain
 
@@ -68,7 +77,8 @@ class Commands(TyperGroup):
         """Return the command that the arguments name; raise an error with the nearest names if
         there is none."""
         if self.get_command(ctx, args[0]) is None and not args[0].startswith("-"):
-            others = nearest(args[0], self.list_commands(ctx))
+            known = [name for name in self.list_commands(ctx) if not self.commands[name].hidden]
+            others = hint(args[0], COMMANDS) or nearest(args[0], known)
             raise TyperException(f"there is no command {args[0]}: {others}")
         return super().resolve_command(ctx, args)
 
@@ -86,6 +96,20 @@ def _calibrated() -> list[str]:
     from analysis.evaluation.calibration import GRIDS
 
     return ["all", *GRIDS]
+
+
+def _words() -> list[str]:
+    """Return the words that ``canary explain`` completes."""
+    from scenarios.command.explain import words
+
+    return words()
+
+
+def _formats() -> list[str]:
+    """Return the names that FORMAT of ``canary import`` completes."""
+    from analysis.importers.registry import importer_names
+
+    return importer_names()
 
 
 @app.callback(invoke_without_command=True)
@@ -124,11 +148,41 @@ def run(
     fault_rate: FaultRateOption = None,
     watch: WatchOption = False,
     sudo: SudoOption = False,
+    quiet: QuietOption = False,
+    as_json: JsonOption = False,
+    verbose: VerboseOption = False,
+    fail_under: FailUnderOption = None,
+    junit: JunitOption = None,
+    summary: SummaryOption = None,
 ) -> None:
     """Emulate a scenario, and compare all methods on it."""
+    output, gate = Output(quiet, as_json, verbose), Gate.of(fail_under, junit, summary)
+    with output.working():
+        path = _run(
+            *(ctx, scenario, config, run_dir, methods, parameters, fault_rate),
+            gate=gate,
+            watch=watch,
+            sudo=sudo,
+        )
+    _show_run(output, gate, path)
+
+
+def _run(
+    ctx: typer.Context,
+    scenario: str | None,
+    config: Path | None,
+    run_dir: Path | None,
+    methods: str | None,
+    parameters: str,
+    fault_rate: float | None,
+    *,
+    gate: Gate,
+    watch: bool,
+    sudo: bool,
+) -> Path:
+    """Make the run that the options of ``canary run`` ask for, and return its directory."""
     from analysis.evaluation.parameter_sets import choose_methods
-    from analysis.evaluation.report import render
-    from scenarios.command.show import offer_page
+    from scenarios.command.show import traffic_of
     from scenarios.command.watch import watching
     from scenarios.experiment.backends import pick_backend
     from scenarios.experiment.pace import at_this_pace
@@ -142,6 +196,8 @@ def run(
     from testbed.fabric.topologies import make_packet_fabric
 
     chosen, _ = choose_methods(methods, parameters, fault_rate)
+    gate.need_methods(each.name for each in chosen)
+    need_compiler()
     request = make_request(scenario, ctx.obj.settings, config)
     ctx.obj.print_environment()
 
@@ -163,12 +219,26 @@ def run(
         if choice:
             print(choice, flush=True)
         settings = at_this_pace(settings, request.named)
-        summary = run_experiment(request.name, request.scenario, settings, writer, chosen, observer)
+        run_experiment(request.name, request.scenario, settings, writer, chosen, observer)
         exit_on_signals(plain(f"the run is in {writer.path}"))
-    console = Console()
-    render(summary, console)
-    console.print(line(f"run directory: {writer.path}"), soft_wrap=True)
-    console.print(line(offer_page(writer.path)), soft_wrap=True)
+    print(plain(f"traffic: {traffic_of(writer.path)}"), file=sys.stderr)
+    return writer.path
+
+
+def _show_run(output: Output, gate: Gate, path: Path) -> None:
+    """Write the page of a run that has just ended, and print its result.
+
+    Raises:
+        typer.Exit: A method is under its bar; the code is 1.
+    """
+    from scenarios.command.show import figures_of, offer_page, show_run
+
+    offered = offer_page(path)
+    output.show(
+        path, lambda: figures_of(path, trust=True), lambda: show_run(path, offered, output.verbose)
+    )
+    if not gate.passes(str(path), figures_of(path, trust=True)):
+        raise typer.Exit(1)
 
 
 @app.command(cls=WordsCommand)
@@ -178,37 +248,106 @@ def analyze(
     methods: OwnMethodsOption = None,
     parameters: ParametersOption = "default",
     fault_rate: FaultRateOption = None,
+    quiet: QuietOption = False,
+    as_json: JsonOption = False,
+    verbose: VerboseOption = False,
+    fail_under: FailUnderOption = None,
+    junit: JunitOption = None,
+    summary: SummaryOption = None,
 ) -> None:
     """Diagnose a finished run again, without the network."""
     from analysis.evaluation.parameter_sets import choose_methods
-    from analysis.evaluation.report import render
-    from scenarios.command.show import offer_page
     from scenarios.experiment.run import analyze as analyze_run
 
-    chosen, _ = choose_methods(methods, parameters, fault_rate)
-    with progress_bar() as progress:
-        summary = analyze_run(run_dir, progress, trust, chosen)
-    exit_on_signals(f"the diagnoses are in {run_dir}")
-    console = Console()
-    render(summary, console)
-    console.print(line(offer_page(run_dir)), soft_wrap=True)
+    output, gate = Output(quiet, as_json, verbose), Gate.of(fail_under, junit, summary)
+    with output.working():
+        chosen, _ = choose_methods(methods, parameters, fault_rate)
+        gate.need_methods(each.name for each in chosen)
+        need_compiler()
+        with progress_bar() as progress:
+            analyze_run(run_dir, progress, trust, chosen)
+        exit_on_signals(f"the diagnoses are in {run_dir}")
+    _show_run(output, gate, run_dir)
+
+
+@app.command(cls=WordsCommand)
+def show(
+    run_dir: Annotated[Path, typer.Argument(help="Directory of a finished run or comparison.")],
+    trust: TrustOption = False,
+    quiet: QuietOption = False,
+    as_json: JsonOption = False,
+    verbose: VerboseOption = False,
+    fail_under: FailUnderOption = None,
+    junit: JunitOption = None,
+    summary: SummaryOption = None,
+) -> None:
+    """Print the result of a finished run or comparison."""
+    from scenarios.command.show import figures_of, show_figures
+
+    Output(quiet, as_json, verbose).show(
+        run_dir,
+        lambda: figures_of(run_dir, trust),
+        lambda: show_figures(run_dir, trust, verbose),
+    )
+    gate = Gate.of(fail_under, junit, summary)
+    if not gate.passes(str(run_dir), figures_of(run_dir, trust)):
+        raise typer.Exit(1)
 
 
 @app.command()
-def show(
-    run_dir: Annotated[Path, typer.Argument(help="Directory of a finished run or comparison.")],
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print the figures as JSON, for programs.")
-    ] = False,
+def runs(
+    words: Annotated[
+        list[str] | None, typer.Argument(metavar="[NAME=VALUE]...", help="Settings to filter by.")
+    ] = None,
+    folder: Annotated[Path, typer.Option("--in", help="The folder of the runs.")] = Path("runs"),
+    quiet: QuietOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """List finished runs, the newest first: canary runs K=4 SEED=1."""
+    from scenarios.command.book import list_runs, parse_filters, run_figures, show_runs
+
+    output = Output(quiet, as_json)
+    found, damaged = list_runs(folder, parse_filters(words or ()))
+    if quiet:
+        for run in found:
+            print(plain(str(run.path)))
+        return
+    figures = [run_figures(run) for run in found]
+    output.show(
+        folder,
+        lambda: {"runs": figures, "unreadable": damaged},
+        lambda: show_runs(found, damaged, Console()),
+    )
+
+
+@app.command()
+def diff(
+    one: Annotated[Path, typer.Argument(help="Directory of a finished run.")],
+    other: Annotated[Path, typer.Argument(help="Directory of another one.")],
+    as_json: JsonOption = False,
     trust: TrustOption = False,
 ) -> None:
-    """Print the table of a finished run or comparison."""
-    from scenarios.command.show import figures_of, show_figures
+    """Say what differs between two runs: settings, F1, and the links whose verdict changed."""
+    from scenarios.command.book import difference, show_difference
+    from testbed.record.run import RunDirectory
 
-    if as_json:
-        print(json.dumps(figures_of(run_dir, trust), indent=2))
-    else:
-        show_figures(run_dir, trust)
+    found = difference(*(RunDirectory(path, trust=trust) for path in (one, other)))
+    Output(as_json=as_json).show(None, lambda: found, lambda: show_difference(found, Console()))
+
+
+@app.command()
+def explain(
+    word: Annotated[
+        str | None,
+        typer.Argument(
+            help="A column, a mark, a measurement, a setting or a method.", autocompletion=_words
+        ),
+    ] = None,
+) -> None:
+    """Explain a word that the other commands print."""
+    from scenarios.command.explain import explained
+
+    print(explained(word))
 
 
 @app.command(cls=SettingsCommand)
@@ -233,6 +372,12 @@ def compare(
         typer.Option(help="One comparison per value of a setting: K=4,8,16. [default: none]"),
     ] = None,
     sudo: SudoOption = False,
+    quiet: QuietOption = False,
+    as_json: JsonOption = False,
+    verbose: VerboseOption = False,
+    fail_under: FailUnderOption = None,
+    junit: JunitOption = None,
+    summary: SummaryOption = None,
 ) -> None:
     """Compare the methods on many seeds, run in parallel.
 
@@ -253,6 +398,8 @@ def compare(
         cluster,
         sweep,
         sudo,
+        Output(quiet, as_json, verbose),
+        Gate.of(fail_under, junit, summary),
     )
     if failed:
         raise typer.Exit(1)
@@ -260,9 +407,14 @@ def compare(
 
 @app.command()
 def localize(
-    topology: Annotated[Path, typer.Option(help="The fabric: .parquet or .csv.")],
+    topology: Annotated[
+        Path, typer.Option(help="The fabric: .parquet or .csv, or the folder of an import.")
+    ],
     telemetry: Annotated[
-        Path, typer.Option(help="The observations: .parquet or .csv, or a folder of parts.")
+        Path,
+        typer.Option(
+            help="The observations: .parquet or .csv, or a folder of parts or of an import."
+        ),
     ],
     method: MethodsOption = "all",
     out: Annotated[
@@ -278,40 +430,107 @@ def localize(
             "[default: this machine]"
         ),
     ] = None,
+    strict: Annotated[
+        bool,
+        typer.Option("--strict", help="Refuse tables that are not as the record describes them."),
+    ] = False,
+    quiet: QuietOption = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Localize faulty links from files of telemetry.
 
     docs/reference/record.md describes these files.
     """
     from analysis.evaluation.parameter_sets import choose_methods
-    from analysis.evaluation.ranking import render_ranking
-    from analysis.evaluation.report import parameters_line
-    from scenarios.command.localize import RANKING
+    from scenarios.command.localize import RANKING, print_verdicts
     from scenarios.command.localize import localize as localize_files
     from testbed.record.files import is_csv
     from testbed.record.outputs import in_words, need_place
 
+    output = Output(quiet, as_json)
+    output.need_path(out)
     replaces = out is not None and need_place(out, RANKING)
     if out is not None:
         is_csv(out)
     chosen, _ = choose_methods(method, parameters, fault_rate)
-    with progress_bar() as progress:
-        verdicts = localize_files(topology, telemetry, chosen, progress, cluster)
+    need_compiler()
+    with output.working(), progress_bar() as progress:
+        verdicts = localize_files(topology, telemetry, chosen, progress, cluster, strict=strict)
     if out is not None:
         verdicts.write(out)
-    console = wide_console()
-    console.print(line(verdicts.heading()))
-    for name, diagnosis in verdicts.diagnoses.items():
-        console.print()
-        console.print(render_ranking(name, diagnosis, verdicts.numbered))
     used = {each.name: each.origin for each in chosen if each.name in verdicts.diagnoses}
-    console.print()
-    console.print(line(parameters_line(used), "dim"), soft_wrap=True)
-    for reason in verdicts.silent:
-        console.print()
-        console.print(line(reason, "yellow"))
-    if out is not None:
-        console.print(line(f"ranking: {in_words(out, replaces)}"), soft_wrap=True)
+    written = "" if out is None else in_words(out, replaces)
+    output.show(out, verdicts.figures, lambda: print_verdicts(verdicts, used, written))
+
+
+@app.command("check-method")
+def check_method(
+    method: Annotated[
+        str, typer.Argument(metavar="METHOD", help="A file, mine.py, or the name of a method.")
+    ],
+    parameters: ParametersOption = "default",
+) -> None:
+    """Check a method of your own: order, names, cuts, ties, emptiness.
+
+    The exit code is 1 if a check failed.
+    """
+    from analysis.evaluation.parameter_sets import choose_methods
+    from analysis.methods.check import check_method as checks_of
+
+    chosen, _ = choose_methods(method, parameters, None)
+    failed = 0
+    for built in chosen:
+        print(plain(f"{built.name} ({built.method.name})"))
+        for check in checks_of(built.method):
+            failed += bool(check.failed)
+            print(f"  {'failed' if check.failed else 'passed'}  {check.name}")
+            if check.failed:
+                print(plain(f"          {check.failed}"))
+    if failed:
+        raise typer.Exit(1)
+
+
+@app.command("import")
+def import_(
+    format_: Annotated[
+        str,
+        typer.Argument(
+            metavar="FORMAT", help="The format: flock, pingmesh, gnmi, ...", autocompletion=_formats
+        ),
+    ],
+    files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Its files.")],
+    out: Annotated[Path, typer.Option(help="Folder for the tables.")],
+    topology: Annotated[
+        Path | None,
+        typer.Option(
+            help="The fabric of observations: a table, the folder of an import, or a file of a "
+            "fabric's format. [default: none]"
+        ),
+    ] = None,
+    hosts: Annotated[
+        str | None,
+        typer.Option(
+            help="Which ToR has which address: leaf{1}=10.{1}.0.0/16, or a file of both. "
+            "[default: none]"
+        ),
+    ] = None,
+    tors: Annotated[
+        str | None,
+        typer.Option(help="The names of a fabric's ToRs: leaf*. [default: by role and name]"),
+    ] = None,
+) -> None:
+    """Make the tables that `localize` reads from the files of other tools.
+
+    docs/do/import.md has the formats.
+    """
+    from scenarios.command.imports import import_to
+
+    raise_on_signals()
+    found, written = import_to(format_, files, out, topology, hosts, tors)
+    for note in found.notes:
+        print(plain(note))
+    for path in written:
+        print(plain(str(path)))
 
 
 @app.command()
@@ -350,23 +569,34 @@ def plan(
     out: Annotated[
         Path | None, typer.Option(help="Write the paths as Parquet. [default: none]")
     ] = None,
+    quiet: QuietOption = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Plan deTector's probes, and count them.
 
     The plan has few paths that cover every link and tell failures apart; simpler plans stand beside
     it.
     """
-    from scenarios.command.plan import PLAN, make_plan, render_plan, write_plan
+    from scenarios.command.plan import PLAN, make_plan, plan_figures, render_plan, write_plan
     from testbed.record.outputs import in_words, need_place
 
+    output = Output(quiet, as_json)
+    output.need_path(out)
     replaces = out is not None and need_place(out, PLAN)
-    with progress_bar() as progress:
+    need_compiler()
+    with output.working(), progress_bar() as progress:
         matrix, timings = make_plan(k, alpha, beta, progress)
-    console = Console()
-    render_plan(matrix, timings, console)
     if out is not None:
         write_plan(matrix, out)
-        console.print(line(f"paths: {in_words(out, replaces)}"), soft_wrap=True)
+
+    def show_plan() -> None:
+        """Print the plan for a reader."""
+        console = Console()
+        render_plan(matrix, timings, console)
+        if out is not None:
+            console.print(line(f"paths: {in_words(out, replaces)}"), soft_wrap=True)
+
+    output.show(out, lambda: plan_figures(matrix), show_plan)
 
 
 @app.command(cls=WordsCommand)
@@ -395,6 +625,8 @@ def calibrate(
             autocompletion=lambda: ["f1", "precision"],
         ),
     ] = "f1",
+    quiet: QuietOption = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Choose parameters of methods on training runs.
 
@@ -406,20 +638,27 @@ def calibrate(
     from scenarios.many.calibrate import calibrate as calibrate_methods
     from testbed.record.outputs import in_words, need_place
 
+    output = Output(quiet, as_json)
     replaces = need_place(out, PARAMETER_SET)
-    with progress_bar() as progress:
+    need_compiler()
+    with output.working(), progress_bar() as progress:
         found = calibrate_methods(method, train or [TRAINING], out, progress, rule)
     exit_on_signals(plain(f"the parameters are in {out}"))
-    console = wide_console()
-    for name, entry in found.methods.items():
-        text = f"{name}: {parameters_in_words(entry.parameters)}"
-        console.print(line(text, "bold"), soft_wrap=True)
-        console.print(
-            f"  F1 {entry.f1:.3f}, precision {entry.precision:.3f}, recall {entry.recall:.3f} "
-            f"on {entry.cases} training cases; {entry.tried} settings tried",
-            highlight=False,
-        )
-    console.print(line(in_words(out, replaces)), soft_wrap=True)
+
+    def show_parameters() -> None:
+        """Print the chosen parameters for a reader."""
+        console = wide_console()
+        for name, entry in found.methods.items():
+            text = f"{name}: {parameters_in_words(entry.parameters)}"
+            console.print(line(text, "bold"), soft_wrap=True)
+            console.print(
+                f"  F1 {entry.f1:.3f}, precision {entry.precision:.3f}, recall {entry.recall:.3f} "
+                f"on {entry.cases} training cases; {entry.tried} settings tried",
+                highlight=False,
+            )
+        console.print(line(in_words(out, replaces)), soft_wrap=True)
+
+    output.show(out, lambda: found.model_dump(mode="json"), show_parameters)
 
 
 app.command()(page)
@@ -446,7 +685,10 @@ def main() -> None:
     except typer.Exit as exit_:
         code = exit_.exit_code
     except TyperException as error:
-        print(f"canary: {message_line(error.format_message())}", file=sys.stderr)
+        option = getattr(error, "option_name", None) or ""
+        other = hint(option, OPTIONS)
+        said = f"there is no option {option}: {other}" if other else error.format_message()
+        print(f"canary: {message_line(said)}", file=sys.stderr)
         code = 2
     except (typer.Abort, KeyboardInterrupt) as stop:
         code = stopped(stop)

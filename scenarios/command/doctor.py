@@ -89,7 +89,7 @@ def _packets() -> Iterator[Finding]:
     without = "run or analyze anything"
     try:
         command = compiler()
-        yield Finding("C compiler", "good", _version(command[0], "--version"))
+        yield Finding("C compiler", "good", _version(*command, "--version"))
     except SoftSwitchError as error:
         yield Finding("C compiler", "missing", str(error), without)
         return
@@ -168,11 +168,11 @@ def _tool(name: str, tool: Tool) -> Finding:
     return Finding(name, "good", _version(tool.command, tool.asks))
 
 
-def _version(command: str, asks: str) -> str:
+def _version(command: str, *asks: str) -> str:
     """Return the first line with a digit that a program prints when asked for its version."""
     try:
         done = subprocess.run(
-            [command, asks], capture_output=True, text=True, timeout=20, check=False
+            [command, *asks], capture_output=True, text=True, timeout=20, check=False
         )
     except (OSError, subprocess.SubprocessError):
         return f"{shutil.which(command)} does not run"

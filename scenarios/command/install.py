@@ -1,13 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Set up ``.venv`` from a lock file: ``python3 -I scenarios/command/install.py users|developers``.
+"""Set up ``.venv`` from a lock file: ``python3 -I scenarios/command/install.py KIND``.
 
 ``make`` runs this with the system's Python before anything is installed, so it uses only the
-standard library. A lock file is installed and never resolved: pip gets ``--no-deps`` and the hash
-of every file, so that later changes of a package index have no effect.
+standard library. A lock file is installed and never resolved: the installer gets ``--no-deps`` and
+the hash of every file, so that later changes of a package index have no effect.
+
+The installer is uv, which takes a tenth of pip's time: the one on the PATH, or one that pip fetches
+for this installation alone, with the package indexes that pip is configured for. If uv cannot be
+had or fails, pip installs.
 """
 
 from __future__ import annotations
 
+import ast
 import fcntl
 import hashlib
 import importlib.util
@@ -18,20 +23,52 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-LOCKS = {"users": "requirements.lock", "developers": "requirements-dev.lock"}
-"""The lock file of each kind of installation; the developers' holds all of the users'."""
+LOCKS = {
+    "users": "requirements.lock",
+    "developers": "requirements-dev.lock",
+    "plot": "requirements-plot.lock",
+    "cluster": "requirements-cluster.lock",
+    "compiler": "requirements-compiler.lock",
+}
+"""The lock file of each kind of installation. The developers' holds all others; those of the extras
+hold what the users' lacks."""
 
-GIGABYTES = {"users": 1.5, "developers": 2.2}
-"""Free disk space in GB that an installation needs: ``.venv``, and pip's downloads."""
+EXTRAS = {
+    "plot": "Matplotlib, which draws (once)",
+    "cluster": "Dask, for CLUSTER= (once)",
+    "compiler": "no C compiler: takes zig from PyPI, once (95 MB, 420 MB unpacked), which "
+    "apt install gcc libc6-dev would save",
+}
+"""For each extra, the line that says that it is installed."""
+
+UV_LOCK = "requirements-uv.lock"
+
+GIGABYTES = {"users": 1.0, "developers": 2.2}
+"""Free disk space in GB that an installation needs: ``.venv``, and the installer's downloads."""
+
+COMPILERS = ("cc", "gcc", "clang")
+"""What the soft switch looks for on the PATH."""
 
 NO_BYTECODE = "PYTHONDONTWRITEBYTECODE"
 """Variable of the environment, set in many container images, that forbids to keep bytecode."""
 
 PIP = ("-qq", "--disable-pip-version-check", "--no-deps")
+EXACT = ("--require-hashes", "--only-binary=:all:")
+
+UV_VARIABLES = {
+    "index-url": "UV_INDEX_URL",
+    "extra-index-url": "UV_EXTRA_INDEX_URL",
+    "find-links": "UV_FIND_LINKS",
+    "no-index": "UV_NO_INDEX",
+    "trusted-host": "UV_INSECURE_HOST",
+    "cert": "SSL_CERT_FILE",
+    "proxy": "ALL_PROXY",
+}
+"""The variable with which uv is told what pip's configuration says."""
 
 
 class InstallError(Exception):
@@ -39,19 +76,33 @@ class InstallError(Exception):
 
 
 def main(root: Path, kind: str) -> None:
-    """Install the packages for ``kind`` (``users`` or ``developers``) into ``root/.venv``, unless
-    they are there.
+    """Install the packages for a kind of `LOCKS` into ``root/.venv``, unless they are there.
 
     Raises:
-        InstallError: This machine lacks something, or pip could not install the lock file.
+        InstallError: This machine lacks something, or the lock file could not be installed.
     """
     _become_the_user()
-    _check(root, kind)
+    compiles = kind in EXTRAS or _check(root, kind)
     with _alone(root):
         if not _is_installed(root, kind):
-            _install(root, kind)
-        for each in ("users", kind):
-            (root / ".venv" / f".{each}").write_text(_key(root, each))
+            if kind in EXTRAS:
+                _install_extra(root, kind)
+            else:
+                _install(root, kind, compiles)
+        # A stamp that is older than a file that was only touched is written again.
+        for each in LOCKS if kind == "developers" else [kind]:
+            _stamp(root, each)
+
+
+def add_extra(root: Path, extra: str) -> None:
+    """Install the packages of an extra into ``root/.venv``, which is set up, unless they are there.
+
+    Raises:
+        InstallError: They could not be installed.
+    """
+    with _alone(root):
+        if not _is_installed(root, extra):
+            _install_extra(root, extra)
 
 
 def _become_the_user() -> None:
@@ -66,12 +117,15 @@ def _become_the_user() -> None:
     os.environ["HOME"] = pwd.getpwuid(user).pw_dir
 
 
-def _check(root: Path, kind: str) -> None:
-    """Check everything that the installation needs, before anything is downloaded."""
+def _check(root: Path, kind: str) -> bool:
+    """Check everything that the installation needs, before anything is downloaded. Return False if
+    this machine has no C compiler."""
     lacks = []
     if importlib.util.find_spec("venv") is None or importlib.util.find_spec("ensurepip") is None:
         lacks.append("Python's venv module is missing: apt install python3-venv")
-    if not _compiles():
+    compilers = _compilers()
+    compiles = any(_compiles(command) for command in compilers)
+    if compilers and not compiles:
         lacks.append("there is no working C compiler: apt install gcc libc6-dev, or set CC")
     if not os.access(root, os.W_OK):
         lacks.append(f"{root} cannot be written: clone the project as the user who runs make")
@@ -81,23 +135,26 @@ def _check(root: Path, kind: str) -> None:
             lacks.append(f"{root} has {free:.1f} GB free: {GIGABYTES[kind]} GB are needed")
     if lacks:
         raise InstallError("\n".join(f"canary: {line}" for line in lacks))
+    return compiles
 
 
-def _compiles() -> bool:
-    """Return True if the C compiler that the soft switch takes makes a library of a C file."""
-    chosen = os.environ.get("CC")
-    candidates = [shlex.split(chosen)] if chosen else [["cc"], ["gcc"], ["clang"]]
+def _compilers() -> list[list[str]]:
+    """Return the C compilers that the soft switch would take: $CC, or those on the PATH."""
+    if chosen := os.environ.get("CC"):
+        return [shlex.split(chosen)]
+    return [[name] for name in COMPILERS if shutil.which(name)]
+
+
+def _compiles(command: Sequence[str]) -> bool:
+    """Return True if a C compiler makes a library of a C file."""
     source = "#include <stdint.h>\n#include <stdlib.h>\nint main(void) { return 0; }\n"
     with tempfile.TemporaryDirectory() as folder:
-        for command in candidates:
-            line = [*command, "-x", "c", "-", "-shared", "-fPIC", "-o", f"{folder}/out"]
-            try:
-                done = subprocess.run(line, input=source, text=True, capture_output=True)
-            except OSError:
-                continue
-            if done.returncode == 0:
-                return True
-    return False
+        line = [*command, "-x", "c", "-", "-shared", "-fPIC", "-o", f"{folder}/out"]
+        try:
+            done = subprocess.run(line, input=source, text=True, capture_output=True)
+        except OSError:
+            return False
+        return done.returncode == 0
 
 
 @contextmanager
@@ -132,7 +189,12 @@ def _has_pip(venv: Path) -> bool:
     return python.exists() and _run([str(python), "-m", "pip", "-V"], capture_output=True) == 0
 
 
-def _install(root: Path, kind: str) -> None:
+def _stamp(root: Path, kind: str) -> None:
+    """Note that ``.venv`` was set up from the present lock file."""
+    (root / ".venv" / f".{kind}").write_text(_key(root, kind))
+
+
+def _install(root: Path, kind: str, compiles: bool) -> None:
     """Install the lock file over the content of ``.venv``; packages that users added stay."""
     venv = root / ".venv"
     python = str(venv / "bin" / "python")
@@ -140,26 +202,81 @@ def _install(root: Path, kind: str) -> None:
     kept = _has_pip(venv)
     if not kept:
         _step("a Python environment", [sys.executable, "-m", "venv", "--clear", str(venv)])
-    lock = LOCKS[kind]
-    _step(f"the packages of {lock} (about a minute)", install_locked(python, root / lock))
-    if _run([python, "-m", "pip", "check", "-q"]) != 0:
-        if not kept:
-            raise InstallError(f"canary: the packages of {lock} conflict: see above")
+    lock = root / LOCKS[kind]
+    own = ["--no-build-isolation", "-e", str(root)]
+    with _uv(root, python) as uv:
+        print(f"  the packages of {lock.name}", flush=True)
+        if not _installed_by(uv, python, [*EXACT, "-r", str(lock)]):
+            _step(None, install_locked(python, lock))
+        print("  canary itself", flush=True)
+        if not _installed_by(uv, python, own):
+            _step(None, [python, "-m", "pip", "install", *PIP, *own])
+    if kept and _run([python, "-m", "pip", "check", "-q"]) != 0:
         print("  packages that were added to .venv conflict: see above", flush=True)
-    own = ["install", *PIP, "--no-build-isolation", "-e", str(root)]
-    _step("canary itself", [python, "-m", "pip", *own])
+    if not compiles and not _is_installed(root, "compiler"):
+        _install_extra(root, "compiler", "  ")
+        _stamp(root, "compiler")
     packages = [str(root / package) for package in ("testbed", "analysis", "scenarios")]
-    _step("compiling once (some seconds)", [python, "-m", "compileall", "-q", *packages])
+    _step("the compiled parts", [python, "-m", "compileall", "-q", *packages])
     _step(None, [str(venv / "bin" / "canary"), "warm-up"])
 
 
+def _install_extra(root: Path, extra: str, indent: str = "") -> None:
+    """Print that an extra is installed, and install it."""
+    python = str(root / ".venv" / "bin" / "python")
+    print(f"{indent}{EXTRAS[extra]}", flush=True)
+    lock = root / LOCKS[extra]
+    if not _installed_by(shutil.which("uv"), python, [*EXACT, "-r", str(lock)]):
+        _step(None, install_locked(python, lock))
+
+
 def install_locked(python: str, lock: Path) -> list[str]:
-    """Return the command that installs exactly the files of a lock, and builds nothing.
+    """Return pip's command that installs exactly the files of a lock, and builds nothing.
 
     Wheels are not compiled to byte code, because most modules are never imported.
     """
-    exact = ["--require-hashes", "--only-binary=:all:", "--no-compile", "-r", str(lock)]
-    return [python, "-m", "pip", "install", *PIP, *exact]
+    return [python, "-m", "pip", "install", *PIP, *EXACT, "--no-compile", "-r", str(lock)]
+
+
+@contextmanager
+def _uv(root: Path, python: str) -> Iterator[str | None]:
+    """Yield the path of uv for a block: the one on the PATH, or one that pip installs until the
+    block ends; None if pip cannot."""
+    if found := shutil.which("uv"):
+        yield found
+        return
+    with tempfile.TemporaryDirectory(dir=root / ".venv") as folder:
+        command = [*install_locked(python, root / UV_LOCK), "--no-cache-dir", "--target", folder]
+        failed = _run(command, capture_output=True)
+        yield None if failed else f"{folder}/bin/uv"
+
+
+def _installed_by(uv: str | None, python: str, arguments: Sequence[str]) -> bool:
+    """Install with uv; return False if there is none or it failed, after which pip says why."""
+    if uv is None:
+        return False
+    command = [uv, "pip", "install", "-q", "--python", python, "--no-deps", *arguments]
+    return _run(command, capture_output=True, environment=_uv_environment(python)) == 0
+
+
+def _uv_environment(python: str) -> dict[str, str]:
+    """Return the variables that give uv pip's configuration; those of the user come first.
+
+    uv may take a file from any of the indexes, because the lock has its hash.
+    """
+    listed = subprocess.run(
+        [python, "-m", "pip", "config", "list"], capture_output=True, text=True, cwd="/"
+    )
+    made = {"UV_INDEX_STRATEGY": "unsafe-best-match"}
+    for section in ("global.", "install.", ":env:."):
+        for line in listed.stdout.splitlines():
+            name, _, value = line.removeprefix(section).partition("=")
+            if line.startswith(section) and name in UV_VARIABLES:
+                made[UV_VARIABLES[name]] = ast.literal_eval(value)
+    if "UV_FIND_LINKS" in made:  # pip has blanks for commas, and takes folders that are not there
+        links = [x for x in made["UV_FIND_LINKS"].split() if "://" in x or os.path.isdir(x)]
+        made["UV_FIND_LINKS"] = ",".join(links)
+    return {name: value for name, value in made.items() if name not in os.environ}
 
 
 def _step(title: str | None, command: Sequence[str]) -> None:
@@ -170,20 +287,23 @@ def _step(title: str | None, command: Sequence[str]) -> None:
         raise InstallError(f"canary: this failed, see above: {shlex.join(command)}")
 
 
-def _run(command: Sequence[str], capture_output: bool = False) -> int:
+def _run(
+    command: Sequence[str], capture_output: bool = False, environment: Mapping[str, str] = {}
+) -> int:
     """Run a command, in a folder from which Python imports nothing, and return its exit code.
 
     It writes the bytecode of what it imports, also where the caller's Python does not: without it
     every later command compiles pandas' sources again, which takes half its time.
     """
     writes = {name: value for name, value in os.environ.items() if name != NO_BYTECODE}
+    writes.update(environment)
     done = subprocess.run(command, cwd="/", env=writes, capture_output=capture_output)
     return done.returncode
 
 
 if __name__ == "__main__":
-    if sys.argv[1:] not in (["users"], ["developers"]):
-        sys.exit("usage: install.py users|developers")
+    if sys.argv[1:] not in [[kind] for kind in LOCKS]:
+        sys.exit(f"usage: install.py {'|'.join(LOCKS)}")
     try:
         main(Path(__file__).resolve().parents[2], sys.argv[1])
     except InstallError as error:

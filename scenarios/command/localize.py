@@ -11,10 +11,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from analysis.evaluation.ranking import COLUMNS, ranking_columns
+from analysis.evaluation.ranking import COLUMNS, ranking_columns, render_ranking
+from analysis.evaluation.report import parameters_line
+from analysis.importers.tables import PLACES
 from analysis.methods.base import Diagnosis, Localizer, diagnose
 from analysis.methods.canary import Canary
 from analysis.methods.mle.mle import CanaryMle
@@ -26,10 +29,12 @@ from analysis.telemetry.reading import read_observations
 from analysis.telemetry.telemetry import MissingTelemetry
 from analysis.telemetry.writing import write_observations
 from scenarios.experiment.observer import Progress
+from scenarios.experiment.terminal import line, wide_console
 from scenarios.many.cluster import workers_of
 from testbed.record.atomic import held
 from testbed.record.fabric_file import NumberedFabric, read_fabric, write_fabric
 from testbed.record.files import columns_kind, read_file, table_files, write_columns
+from testbed.record.foreign import Receipt, table_in
 from testbed.record.outputs import need_folder
 from testbed.record.run import RunDirectory, RunError
 from testbed.record.run_tables import FABRIC
@@ -47,12 +52,14 @@ class Verdicts:
         observations: The number of observations of each kind.
         diagnoses: The diagnosis of each method.
         silent: For each method without a diagnosis, the reason in one line.
+        receipt: What it took to read tables as other programs write them, a line for each.
     """
 
     numbered: NumberedFabric
     observations: Mapping[str, int]
     diagnoses: Mapping[str, Diagnosis]
     silent: Sequence[str]
+    receipt: Sequence[str] = ()
 
     def heading(self) -> str:
         """Return one line with the size of the fabric and the number of observations of each
@@ -63,6 +70,32 @@ class Verdicts:
             f"{fabric.n_links:,} directed links, {fabric.n_switches:,} switches "
             f"({fabric.n_tors:,} of tier 0); observations: {counts}"
         )
+
+    def figures(self) -> dict[str, Any]:
+        """Return the verdicts as values that JSON has: blamed links and switches by name."""
+        fabric = self.numbered.fabric
+        names = fabric.link_names
+        return {
+            "links": fabric.n_links,
+            "switches": fabric.n_switches,
+            "observations": dict(self.observations),
+            "receipt": list(self.receipt),
+            "methods": {
+                name: {
+                    "native": each.native,
+                    "blamed": [names[link] for link in each.flagged.tolist()],
+                    "devices": [fabric.switch_names[device] for device in each.devices.tolist()],
+                    "ties": [[names[link] for link in tie] for tie in each.ties],
+                    "score": {
+                        names[link]: float(each.score[link]) for link in each.flagged.tolist()
+                    },
+                    "remarks": list(each.remarks),
+                    "seconds": each.seconds,
+                }
+                for name, each in self.diagnoses.items()
+            },
+            "missing": list(self.silent),
+        }
 
     def write(self, path: Path) -> None:
         """Write the rankings of all methods as Parquet or CSV, by the suffix; see
@@ -75,17 +108,45 @@ class Verdicts:
         write_columns(path, ranking_columns(self.diagnoses, self.numbered), RANKING)
 
 
+def print_verdicts(verdicts: Verdicts, origins: Mapping[str, str], written: str) -> None:
+    """Print the ranking of each method, and why others have none.
+
+    Args:
+        verdicts: The diagnoses.
+        origins: Where the parameters of each method come from.
+        written: The file of all rankings, in words; empty if there is none.
+    """
+    console = wide_console()
+    console.print(line(verdicts.heading()))
+    for each in verdicts.receipt:
+        console.print(line(each, "dim"), soft_wrap=True)
+    for name, diagnosis in verdicts.diagnoses.items():
+        console.print()
+        console.print(render_ranking(name, diagnosis, verdicts.numbered))
+    console.print()
+    console.print(line(parameters_line(origins), "dim"), soft_wrap=True)
+    for reason in verdicts.silent:
+        console.print()
+        console.print(line(reason, "yellow"))
+    if written:
+        console.print(line(f"ranking: {written}"), soft_wrap=True)
+
+
 def localize(
     fabric: Path,
     observations: Path,
     methods: Sequence[BuiltMethod],
     progress: Progress,
     cluster: str | None = None,
+    *,
+    strict: bool = False,
 ) -> Verdicts:
     """Diagnose telemetry from files with each method, and return the diagnoses.
 
-    ``observations`` may be a folder of files, which are one table, or a folder of parts of segment
-    counts (`analysis.telemetry.parts`). One worker of this machine, or of ``cluster``
+    Tables are read as other programs write them (`testbed.record.foreign`), or, if ``strict``, only
+    as the record's description has them. Either may be the folder that `export` or `canary import`
+    wrote. ``observations`` may be a folder of files, which are one table, or a folder of parts of
+    segment counts (`analysis.telemetry.parts`). One worker of this machine, or of ``cluster``
     (`scenarios.many.cluster`), reads and holds each such part.
 
     Raises:
@@ -95,12 +156,14 @@ def localize(
     """
     progress("reading", 0.0)
     makers = {each.name: each.method for each in methods}
-    numbered = read_fabric(fabric)
+    receipt = None if strict else Receipt()
+    fabric, observations = table_in(fabric, "fabric"), table_in(observations, "observations")
+    numbered = read_fabric(fabric, receipt)
     if observations.is_dir() and holds_parts(observations):
         return _in_parts(numbered, observations, makers, progress, cluster)
     if cluster is not None:
         raise RunError("CLUSTER= is for telemetry in parts: canary export --parts makes them")
-    telemetry = read_observations(observations, numbered)
+    telemetry = read_observations(observations, numbered, receipt)
     diagnoses: dict[str, Diagnosis] = {}
     silent = []
     for done, (name, method) in enumerate(makers.items()):
@@ -115,11 +178,12 @@ def localize(
         "active": telemetry.probes,
         "passive": telemetry.flows,
         "connection": telemetry.connections,
+        "roundtrip": telemetry.roundtrips,
     }
     counts = {kind: len(part) for kind, part in parts.items() if part is not None}
     if telemetry.segments is not None:
         counts["segment"] = int((telemetry.segments.sent > 0).sum())
-    return Verdicts(numbered, counts, diagnoses, silent)
+    return Verdicts(numbered, counts, diagnoses, silent, receipt.lines() if receipt else ())
 
 
 def _in_parts(
@@ -175,7 +239,7 @@ def export(
         testbed.record.schema.TableError: A file cannot be written.
     """
     try:
-        need_folder(folder, _exported, "export", "folder")
+        need_folder(folder, exported, "export", "folder")
         telemetry = read_telemetry(RunDirectory(run, trust=trust))
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -206,8 +270,9 @@ def export(
 _PARTIAL = ".partial-"
 
 
-def _exported(folder: Path) -> bool:
-    """Return True if a folder holds nothing but what `export` writes, its fabric among it."""
+def exported(folder: Path) -> bool:
+    """Return True if a folder holds nothing but what `export` or `canary import` writes, its fabric
+    among it."""
     known = {f"{name}.{end}" for name in ("fabric", "observations") for end in ("parquet", "csv")}
     there = {path.name for path in folder.iterdir() if not path.name.startswith(_PARTIAL)}
     fabrics = there & {"fabric.parquet", "fabric.csv"}
@@ -215,4 +280,4 @@ def _exported(folder: Path) -> bool:
         own = all(read_file(folder / name, FABRIC) is not None for name in fabrics)
     except TableError:
         return False
-    return own and bool(fabrics or not there) and there <= known | {"parts"}
+    return own and bool(fabrics or not there) and there <= known | {"parts", PLACES}

@@ -14,6 +14,7 @@ import typer
 
 from scenarios.command.arguments import ConfigOption, KOption, ScenarioOption, WatchOption
 from scenarios.experiment.terminal import line, progress_bar, wide_console
+from scenarios.extras import need_compiler
 from scenarios.process.signals import raise_on_signals
 
 if TYPE_CHECKING:
@@ -44,6 +45,7 @@ def net(
     if backend not in REAL_TIME:
         raise SettingsError(f"BACKEND={backend} has no network: use {', '.join(REAL_TIME)}")
     raise_on_signals()
+    need_compiler()
     with tempfile.TemporaryDirectory() as logs:
         open_prompt(k, backend, Path(logs), watch)
 
@@ -73,6 +75,7 @@ def export_lab(
     from scenarios.experiment.request import make_request
 
     raise_on_signals()
+    need_compiler()
     request = make_request(scenario, ctx.obj.settings, config)
     ctx.obj.print_environment()
     folder = write_lab(request, hosts, out)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The settings as options of the command line, in `make help` and in the documentation's table.
+"""The settings as options of the command line, in make's list and in the documentation's table.
 
 An option can be given in three ways: ``--k 8``; ``K=8``, as make passes it on; and ``CANARY_K=8``
 in the environment. The first two win over the environment. An unknown name is always an error.
@@ -38,6 +38,12 @@ OF_COMMANDS = (
     "SWEEP",
     "SUDO",
     "HOSTS",
+    "QUIET",
+    "JSON",
+    "VERBOSE",
+    "FAIL_UNDER",
+    "JUNIT",
+    "SUMMARY",
 )
 """Options of `run`, `compare` and `export-lab` that are not settings."""
 

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from scenarios.command.arguments import TrustOption
+from scenarios.command.arguments import QuietOption, TrustOption
 from scenarios.experiment.terminal import progress_bar
 from testbed.fabric.names import plain
 
@@ -24,10 +24,11 @@ def page(
         ),
     ] = False,
     trust: TrustOption = False,
+    quiet: QuietOption = False,
 ) -> None:
     """Make the page (index.html) of a run or comparison."""
     from scenarios.command.show import make_page
 
     with progress_bar() as progress:
         path = make_page(directory, trust, over_time, progress)
-    print(plain(f"page: {path}"))
+    print(plain(f"{path}" if quiet else f"page: {path}"))

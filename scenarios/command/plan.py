@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from rich import box
 from rich.console import Console
@@ -106,6 +107,24 @@ def write_plan(matrix: ProbeMatrix, path: Path) -> None:
         )
     }
     write_columns(path, {**columns, "path": matrix.paths}, PLAN)
+
+
+def plan_figures(matrix: ProbeMatrix) -> dict[str, Any]:
+    """Return the figures of a plan, for programs."""
+    coverage = matrix.coverage
+    return {
+        "fabric": matrix.fabric.title,
+        "alpha": matrix.alpha,
+        "beta": matrix.beta,
+        "paths": len(matrix),
+        "candidates": matrix.n_candidates,
+        "coverage": {
+            "min": int(coverage.min()),
+            "mean": float(coverage.mean()),
+            "max": int(coverage.max()),
+        },
+        "identifiability": _reached(matrix),
+    }
 
 
 def render_plan(matrix: ProbeMatrix, timings: list[Timing], console: Console) -> None:

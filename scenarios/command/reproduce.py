@@ -57,6 +57,7 @@ def reproduce(
     ] = Path("runs/reproduce"),
 ) -> None:
     """Reproduce figures and tables of the papers, and compare."""
+    from scenarios.extras import need_compiler
     from scenarios.papers.experiment import Effort
     from scenarios.papers.registry import experiments_named
     from scenarios.papers.results import experiment_table
@@ -75,12 +76,14 @@ def reproduce(
         console.print(line("make reproduce FIG=name, FIG=quick or FIG=all", "dim"))
         return
     experiments = experiments_named(fig)
+    need_compiler()
     effort = Effort(draws, trace=_checked(trace, experiments))
     _run(experiments, effort, out, cluster)
 
 
 def _run(experiments: Sequence[Experiment], effort: Effort, out: Path, cluster: str | None) -> None:
     """Run experiments one after the other; the failed ones are reported at the end."""
+    from scenarios.extras import NO_PICTURE, can_draw
     from scenarios.papers.reproduce import need_out, write_overview
     from scenarios.papers.reproduce import reproduce as run
     from scenarios.papers.tables import verdict_table
@@ -98,6 +101,8 @@ def _run(experiments: Sequence[Experiment], effort: Effort, out: Path, cluster: 
             write_overview(out)
             console.print(verdict_table(experiment, lines))
             console.print(line(f"{out / experiment.name}/index.html"), soft_wrap=True)
+    if not can_draw():
+        console.print(line(NO_PICTURE, "yellow"), soft_wrap=True)
     if failed:
         raise RunError("; ".join(failed))
     console.print(line(f"all: {out}/index.html"), soft_wrap=True)

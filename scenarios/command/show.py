@@ -3,12 +3,14 @@
 
 from __future__ import annotations
 
+import shutil
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from rich.console import Console
+from rich.console import Console, Group
 
 from analysis.evaluation.comparison import (
     COLUMNS,
@@ -26,8 +28,19 @@ from analysis.evaluation.comparison import (
     method_names,
     origins,
 )
+from analysis.evaluation.comparison_screen import comparison_screen
 from analysis.evaluation.intervals import interval
 from analysis.evaluation.report import parameters_line, render
+from analysis.evaluation.screen import (
+    LINE_WIDTH,
+    Places,
+    broken_links,
+    print_screen,
+    print_trimmed,
+    screen,
+    shown_methods,
+    without_variants,
+)
 from analysis.evaluation.sweep import sweep_tables
 from analysis.methods.registry import METHODS, REFERENCE
 from analysis.pages.comparison_page import comparison_page, sweep_page
@@ -36,7 +49,7 @@ from analysis.pages.template import write_page
 from scenarios.command.arguments import in_ranges
 from scenarios.experiment.errors import message_of
 from scenarios.experiment.observer import Progress
-from scenarios.experiment.request import load_scenario, scenario_names
+from scenarios.experiment.request import SCENARIO, load_scenario, scenario_names
 from scenarios.experiment.settings import described, make_settings
 from scenarios.experiment.terminal import line, wide_console
 from scenarios.many.compare import Compared, is_comparison, read_comparison
@@ -46,6 +59,8 @@ from testbed.fabric.names import command, plain
 from testbed.record.atomic import need_no_links
 from testbed.record.manifest import PAGE
 from testbed.record.run import RunDirectory
+from testbed.traffic.demand import capture_file
+from testbed.traffic.summary import describe
 
 REPRODUCED = "setting.json"
 """The file that marks the folder of an experiment, see `scenarios.papers.reproduce`."""
@@ -100,14 +115,110 @@ def figures_of(directory: Path, trust: bool = False) -> Mapping[str, Any]:
     return RunDirectory(directory, trust=trust).summary
 
 
-def show_figures(directory: Path, trust: bool = False) -> None:
-    """Print the table of a run, comparison or sweep. Raises as `figures_of`."""
+def show_figures(directory: Path, trust: bool = False, verbose: bool = False) -> None:
+    """Print the result of a run, comparison or sweep; ``verbose`` with every column. Raises as
+    `figures_of`."""
+    console = wide_console()
     if is_sweep(directory):
-        print_sweep(read_sweep(directory), wide_console())
+        print_sweep(read_sweep(directory), console)
     elif is_comparison(directory):
-        print_comparison(read_comparison(directory).rows, wide_console())
+        found = read_comparison(directory)
+        if verbose:
+            print_comparison(found.rows, console)
+        else:
+            page = directory / PAGE
+            show_comparison_screen(found, f"page: {page}" * page.is_file(), console)
     else:
-        render(figures_of(directory, trust), Console())
+        page = directory / PAGE
+        offered = f"page: {page}" if page.is_file() else ""
+        show_run(directory, offered, verbose, trust)
+
+
+def show_run(directory: Path, offered: str, verbose: bool = False, trust: bool = True) -> None:
+    """Print the first screen of a run, or everything that is known of it.
+
+    Args:
+        directory: The run's directory.
+        offered: The line about its page, see `offer_page`; empty if there is none.
+        verbose: Print all broken links and methods, all columns, budgets and blamed links.
+        trust: Whether to read the run even if its files were changed after it ended.
+
+    Raises:
+        ValueError: There is no such run, or it is damaged (one line).
+    """
+    run = RunDirectory(directory, trust=trust)
+    summary, console = run.summary, Console()
+    heading, _, where = offered.partition(": ")
+    places: Places = {heading: (where, "")} if offered else {}
+    width = console.width if console.is_terminal else LINE_WIDTH
+    if not verbose:
+        variants = _variants(shown_methods(summary)[1])
+        more = command(own_name(), "show", "-v", str(directory))
+        places |= {"more": (more, f"{variants}columns, budgets, blamed links")}
+        places |= {"again": _once_more(run.config, summary["methods"], width)}
+        print_screen(screen(summary, width), places, console)
+        return
+    render(summary, console)
+    if summary["faulty_links"]:
+        console.print()
+        wide = console.width if console.is_terminal else 120
+        everything = broken_links(summary, list(summary["methods"]), wide, 1 << 30)
+        print_trimmed(everything, console, wide)
+    places = {**places, "run": (str(directory), "")}
+    places |= {"again": _once_more(run.config, summary["methods"], width)}
+    print_screen(Group(), places, console)
+
+
+def own_name() -> str:
+    """Return how the user calls this program: ``canary`` if the shell would find it, else its path,
+    from the current folder if it is below."""
+    program = Path(sys.argv[0])
+    found = shutil.which("canary")
+    if program.name != "canary" or (found and Path(found).resolve() == program.resolve()):
+        return "canary"
+    here = Path.cwd()
+    return str(program.relative_to(here) if program.is_relative_to(here) else program)
+
+
+def _variants(left_out: Sequence[str]) -> str:
+    """Return how many variants a screen leaves out, as the beginning of a list; "" for none."""
+    return f"{len(left_out)} variant{'s' * (len(left_out) != 1)}, " if left_out else ""
+
+
+def _once_more(
+    config: Mapping[str, Any], methods: Mapping[str, Any], width: int
+) -> tuple[str, str]:
+    """Return the command that makes a run again and, as a remark, the one of the next seed."""
+    same = again(config, methods, short=True)
+    seed = config["seed"] + 1
+    following = f"   next: {again({**config, 'seed': seed}, methods, short=True)}"
+    fits = len(same) + len(following) + 11 <= width
+    return same, following if fits else f"   next: SEED={seed}"
+
+
+def show_comparison_screen(found: Compared, offered: str, console: Console) -> None:
+    """Print the first screen of a comparison.
+
+    Args:
+        found: The comparison.
+        offered: The line about its page, see `offer_page`; empty if there is none.
+        console: The console.
+    """
+    heading, _, where = offered.partition(": ")
+    more = command(own_name(), "show", "-v", str(found.folder))
+    variants = _variants(without_variants(method_names(found.rows))[1])
+    places: Places = {heading: (where, "")} if offered else {}
+    places |= {
+        "data": (str(found.folder / "results.parquet"), "beside it f1.png"),
+        "more": (more, f"{variants}precision, recall, limits"),
+        "again": (again_all(found, short=True), ""),
+    }
+    words = [*_settings(found.key, short=True), f"seeds {in_ranges(found.seeds)}"]
+    if words[0].startswith("SCENARIO="):
+        words = words[1:]
+    title = ", ".join([found.key["scenario"], *words])
+    width = console.width if console.is_terminal else LINE_WIDTH
+    print_screen(comparison_screen(found.rows, title, width), places, console)
 
 
 def offer_page(directory: Path) -> str:
@@ -119,17 +230,30 @@ def offer_page(directory: Path) -> str:
         return f"no page: {message_of(error)}"
 
 
-def again(config: Mapping[str, Any], methods: Mapping[str, Any]) -> str:
+def traffic_of(directory: Path) -> str:
+    """Return one line on the sizes of the flows of a run that has just ended."""
+    try:
+        run = RunDirectory(directory, trust=True)
+        traffic = str(dict(run.config)["traffic"])
+        capture = capture_file(traffic) is not None
+        sent = run.table("flows")["sent"] if capture else np.zeros(0, np.int64)
+        return describe(traffic, sent)
+    except (UserError, OSError) as error:
+        return message_of(error)
+
+
+def again(config: Mapping[str, Any], methods: Mapping[str, Any], short: bool = False) -> str:
     """Return the command that makes a run again, with the settings that differ from the defaults.
 
     Args:
         methods: The entry ``methods`` of the run's summary.
+        short: Leave out the scenario and K, too, if they are the defaults.
     """
     had = {
         name: (entry.get("parameters", ""), entry.get("parameters_from", "default"))
         for name, entry in methods.items()
     }
-    words = [*_settings(config), f"SEED={config['seed']}", *_methods(had)]
+    words = [*_settings(config, short), f"SEED={config['seed']}", *_methods(had)]
     return command("make", "scenario", *words)
 
 
@@ -142,14 +266,18 @@ def _page_of_sweep(sweep: Sweep) -> str:
     return sweep_page(sweep.setting.upper(), sweep.values, parts, again, sweep.folder)
 
 
-def again_all(found: Compared, swept: tuple[str, Sequence[str]] = ("", ())) -> str:
+def again_all(
+    found: Compared, swept: tuple[str, Sequence[str]] = ("", ()), short: bool = False
+) -> str:
     """Return the command that makes a comparison again, with its seeds; for a sweep with the
     setting and its values."""
     had = {name: (e["values"], e["from"]) for name, e in found.key["parameters"].items()}
     had.pop(REFERENCE, None)  # every comparison includes it
     setting, values = swept
     own = f"{setting.upper()}="
-    words = [word for word in _settings(found.key) if not setting or not word.startswith(own)]
+    words = [
+        word for word in _settings(found.key, short) if not setting or not word.startswith(own)
+    ]
     if setting:
         between = ";" if any("," in value for value in values) else ","
         words.append(f"SWEEP={own}{between.join(values)}")
@@ -157,20 +285,23 @@ def again_all(found: Compared, swept: tuple[str, Sequence[str]] = ("", ())) -> s
     return command("make", "compare", *words)
 
 
-def _settings(config: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the settings but the seed, as words for make."""
+def _settings(config: Mapping[str, Any], short: bool = False) -> Iterator[str]:
+    """Yield the settings but the seed, as words for make; ``short`` without the scenario and K if
+    they are the defaults."""
     name = config["scenario"]
     known = name in scenario_names()
     own = load_scenario(name).defaults if known else {}
     had = {s.name: config[s.name] for s in described() if s.name in config}
     idle = make_settings({}, had).ignored
-    yield f"SCENARIO={name if known else name + '.py'}"
+    always = ("backend",) if short else ("k", "backend")
+    if not (short and name == SCENARIO):
+        yield f"SCENARIO={name if known else name + '.py'}"
     for setting in described():
         if setting.name not in config or setting.name in idle or setting.name == "seed":
             continue
         value = config[setting.name]
         usual = setting.on.get(config["backend"], setting.default)
-        if value != usual or setting.name in own or setting.name in ("k", "backend"):
+        if value != usual or setting.name in own or setting.name in always:
             yield f"{setting.name.upper()}={value}"
 
 

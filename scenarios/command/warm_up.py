@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from analysis.methods.registry import METHODS, find_methods
-from scenarios.experiment.observer import Observer, Progress, ProgressObserver
+from scenarios.experiment.observer import Observer, Progress
 from scenarios.experiment.request import load_scenario
 from scenarios.experiment.run import run_experiment
 from scenarios.experiment.settings import Settings
@@ -22,11 +22,9 @@ def warm_up(progress: Progress) -> None:
     and discard it; ``progress`` is called with what is being done."""
     files = [file for room in ("testbed", "analysis", "scenarios") for file in c_files(room)]
     with ThreadPoolExecutor(1) as beside:
-        kernels = beside.submit(compile_all, files)
-        smallest_run(
-            ProgressObserver(lambda what, share: progress(f"compiling (once): {what}", share))
-        )
-        kernels.result()
+        run = beside.submit(smallest_run)
+        compile_all(files, lambda share: progress("compiling", share))
+        run.result()
 
 
 def c_files(room: str) -> list[Path]:

@@ -299,7 +299,9 @@ def _diagnose(
         "seed": config["seed"],
         "topology": telemetry.topology.title,
         "backend": config["backend"],
+        "links": telemetry.topology.n_links,
         "faulty_links": [links["name"][link] for link in truth],
+        "rates": {links["name"][link]: float(links["rate"][link]) for link in truth},
         "failed_devices": _failed_devices(run, links),
         "wall_seconds": 0.0,
         "degraded": network["degraded"] + _early(run),
@@ -311,6 +313,8 @@ def _diagnose(
         "measured": {name: part for name, part in use.items()},
         "methods": figures(diagnoses, methods, telemetry, truth, lost, use, unmet, world),
     }
+    if matched := links_with_matches(run):
+        summary["matched_links"] = matched
     if lost is not None:
         summary["lost_links"] = [links["name"][link] for link in lost]
     if (counts := telemetry.segments) is not None:

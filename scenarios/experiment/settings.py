@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The settings of a run: the meaning, default, bounds and unit of each, defined once.
 
-The options of the command line (`scenarios.command.options`), the list of `make help` and the table
-of settings in the documentation are made from here, or a test compares them with it.
+The options of the command line (`scenarios.command.options`), the list of `make help-options` and
+the table of settings in the documentation are made from here, or a test compares them with it.
 """
 
 from __future__ import annotations
@@ -75,8 +75,8 @@ class Settings:
         Field(
             description="`10pct`, `6links`, `none`, `devices:1` (a switch whose links all lose "
             "at one rate, or which is dead), `device:agg0_1`, `devices:2@50pct` (half of their "
-            "links), `device-links:1` (a rate for each link), `tor0_0->agg0_1:0.05`, ranges such "
-            "as "
+            "links), `device-links:1` (a rate for each link), `tor0_0->agg0_1:0.05` in quotes, "
+            "`tor0_0-agg0_1:0.05` (both directions), ranges such as "
             "`1..8links:0.001..0.01`, comma lists, a `.yaml` file"
         ),
     ] = "10pct"

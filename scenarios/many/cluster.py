@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
+from scenarios.extras import need_dask
 from scenarios.many.work import LocalWorkers, Outcome, Outcomes, Work, Workers, do_in_process
 from testbed.record.run import RunError
 
@@ -125,6 +126,7 @@ def workers_of(cluster: str | None, processes: int) -> Iterator[Workers]:
 
     Raises:
         RunError: The scheduler does not answer, or has no workers (one line).
+        UserError: Dask is not installed.
     """
     if cluster is None:
         yield LocalWorkers(processes)
@@ -136,6 +138,7 @@ def workers_of(cluster: str | None, processes: int) -> Iterator[Workers]:
 @contextmanager
 def _cluster_at(where: str) -> Iterator[Cluster]:
     """Connect to a scheduler for a block, and yield its workers."""
+    need_dask()
     import dask.config
 
     dask.config.set(

@@ -37,6 +37,7 @@ from scenarios.experiment.observer import Progress
 from scenarios.experiment.request import load_scenario
 from scenarios.experiment.run import expected_of, run_config, run_experiment
 from scenarios.experiment.settings import Settings, described
+from scenarios.extras import can_draw
 from scenarios.many.cluster import workers_of
 from scenarios.many.work import complete, hold_folder, is_of
 from testbed.errors import UserError
@@ -102,8 +103,8 @@ def compare(
     parameters: Parameters = DEFAULTS,
     cluster: str | None = None,
 ) -> Comparison:
-    """Run every seed that ``folder`` lacks, write ``results.parquet`` and ``f1.png`` there, and
-    return the comparison. ``seeds`` are the numbers of all its seeds.
+    """Run every seed that ``folder`` lacks, write ``results.parquet`` and, with Matplotlib,
+    ``f1.png`` there, and return the comparison. ``seeds`` are the numbers of all its seeds.
 
     ``parameters`` are those that the methods were built with; other processes need them to build
     the methods again from their names.
@@ -153,8 +154,12 @@ def compare(
         without = len(degraded_seeds(rows))
         runs = f"{len(done) - without} runs" + f", {without} degraded left out" * bool(without)
         title = f"{Path(name).stem}, {_described(settings)}, {runs}"
-        with atomic_write(folder / "f1.png") as drawn:
-            plot(rows, title, drawn)
+        picture = folder / "f1.png"
+        if can_draw():
+            with atomic_write(picture) as drawn:
+                plot(rows, title, drawn)
+        else:
+            picture.unlink(missing_ok=True)  # it would be that of other seeds
     return Comparison(rows, failures, capture)
 
 

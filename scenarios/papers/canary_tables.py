@@ -10,7 +10,6 @@ import re
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
@@ -33,7 +32,7 @@ from testbed.softswitch import Program, Switch
 from testbed.traffic.flows import MIN_FRAME, UDP, Traffic
 from testbed.traffic.packets import ETHERNET, IPV4, put, put_ipv4, put_udp
 
-REPORT = Path(__file__).parents[2] / "p4" / "tofino" / "REPORT.md"
+REPORT = PROGRAM.parents[1] / "tofino" / "REPORT.md"
 PARAMETER, UNITS, SHARE = "parameter", "units", "% of the chip"
 NAMES = {
     "crossbar bytes": "Match crossbar",

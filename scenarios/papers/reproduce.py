@@ -16,12 +16,12 @@ from typing import Any
 from analysis.pages.template import PAGE_KIND, write_page
 from scenarios.experiment.estimate import available_bytes
 from scenarios.experiment.observer import Progress
+from scenarios.extras import can_draw
 from scenarios.many.cluster import workers_of
 from scenarios.many.compare import code_digest
 from scenarios.many.work import Outcome, Workers, complete, hold_folder, is_of, write_key
 from scenarios.papers.experiment import Effort, Experiment, Row
 from scenarios.papers.pages import Reproduction, experiment_page, overview_page
-from scenarios.papers.plot import draw
 from scenarios.papers.registry import EXPERIMENTS
 from scenarios.papers.tables import markdown
 from scenarios.papers.verdicts import Line, figures_of, verdicts
@@ -40,7 +40,7 @@ PARTS, TOOK, COMMIT = "parts", "took.json", "commit.txt"
 
 def was_run(experiment: Experiment, out: Path = OUT) -> bool:
     """Return True if there is a figure of the experiment, made by whatever version of the code."""
-    return (out / experiment.name / "figure.png").exists()
+    return (out / experiment.name / "table.md").exists()
 
 
 def reproduce(
@@ -220,10 +220,18 @@ def _reproduction(experiment: Experiment, rows: Mapping[str, Any], folder: Path)
 
 
 def _show(experiment: Experiment, rows: Mapping[str, Any], folder: Path) -> list[Line]:
-    """Write figure, table and page into ``folder``, and return the verdicts."""
+    """Write figure, table and page into ``folder``, and return the verdicts. Without Matplotlib, a
+    figure of before is removed."""
     reproduction = _reproduction(experiment, rows, folder)
-    with atomic_write(folder / "figure.png") as png, atomic_write(folder / "figure.svg") as svg:
-        draw(experiment, reproduction.ours, (png, svg))
+    figures = [folder / "figure.png", folder / "figure.svg"]
+    if can_draw():
+        from scenarios.papers.plot import draw
+
+        with atomic_write(figures[0]) as png, atomic_write(figures[1]) as svg:
+            draw(experiment, reproduction.ours, (png, svg))
+    else:
+        for figure in figures:
+            figure.unlink(missing_ok=True)
     with atomic_write(folder / "table.md") as path:
         path.write_text(
             markdown(experiment, reproduction.lines, reproduction.ours), encoding="utf-8"

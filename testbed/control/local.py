@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -96,6 +97,10 @@ class _Entry:
     add: Callable[[Table], int]
 
 
+def _add_again(match: Sequence[Any], action: str, table: Table) -> int:
+    return table.add(match, action)
+
+
 @dataclass(eq=False)
 class LocalTable:
     """Implements `testbed.control.switch.TableControl` for one table of a soft switch.
@@ -126,6 +131,17 @@ class LocalTable:
         return self._insert(
             _Entry(match, priority, lambda table: table.add(match, action, params, priority))
         )
+
+    def add_all(self, matches: Sequence[Sequence[Any]], action: str) -> list[int]:
+        """Add an entry without parameters for each exact match, and return their handles."""
+        handles = list(range(self._next, self._next + len(matches)))
+        if not self._control.lost:
+            own = self._table.add_all(matches, action)
+            self._own.update(zip(handles, own, strict=True))
+        for handle, match in zip(handles, matches, strict=True):
+            self._entries[handle] = _Entry(match, None, partial(_add_again, match, action))
+        self._next += len(matches)
+        return handles
 
     def add_group_entry(self, match: Sequence[Any], group: int, priority: int | None = None) -> int:
         """Add an entry that runs a member of the group with this number; return its handle."""

@@ -10,7 +10,7 @@ the HH rule when `delta` flows have been selected.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -66,6 +66,7 @@ class UsmEntry:
 class Rule:
     """A flow monitored on a segment: a DSM entry and, once that is in force, a USM entry.
 
+    ``dsm_handle`` is -1 until the DSM entry is installed.
     ``arrived`` is the DSM entry's packet counter when it was last read, -1 before the first read.
     It is only read where several rules share the USM entry.
     """
@@ -194,33 +195,57 @@ class FlowSelector:
         every = self.controls.values()
         with batch(every):
             chosen = [rule for flow, segment in reported if (rule := self._admit(flow, segment))]
+            ends = [self._ends[rule.segment] for rule in chosen]
+            places = [
+                (downstream, (rule.flow, path_bf))
+                for rule, (_, downstream, path_bf) in zip(chosen, ends, strict=True)
+            ]
+            handles = self._add(DSM.rules, DSM.monitor, places)
+            for rule, handle in zip(chosen, handles, strict=True):
+                rule.dsm_handle = handle
         with batch(every):
-            for rule in chosen:
-                if rule.usm.handle < 0:
-                    upstream = self.controls[self._ends[rule.segment][0]]
-                    rule.usm.handle = upstream.table(USM.rules).add([rule.flow], USM.monitor)
-                    self.exchanged.usm_changes += 1
+            lacking = {id(rule.usm): rule for rule in chosen if rule.usm.handle < 0}.values()
+            places = [(self._ends[rule.segment][0], (rule.flow,)) for rule in lacking]
+            handles = self._add(USM.rules, USM.monitor, places)
+            for rule, handle in zip(lacking, handles, strict=True):
+                rule.usm.handle = handle
+        self.exchanged.dsm_changes += len(chosen)
+        self.exchanged.usm_changes += len(lacking)
+
+    def _add(
+        self, table: str, action: str, places: Sequence[tuple[int, tuple[int, ...]]]
+    ) -> list[int]:
+        """Add an entry to a table for each (switch, match), and return their handles, in order."""
+        by_switch: dict[int, list[int]] = {}
+        for number, (switch, _) in enumerate(places):
+            by_switch.setdefault(switch, []).append(number)
+        handles = [-1] * len(places)
+        for switch, numbers in by_switch.items():
+            matches = [places[number][1] for number in numbers]
+            added = self.controls[switch].table(table).add_all(matches, action)
+            for number, handle in zip(numbers, added, strict=True):
+                handles[number] = handle
+        return handles
 
     def _admit(self, flow: FlowKey, segment: int) -> Rule | None:
-        """Install a flow's DSM rule if it is needed and fits; the USM rule is installed later."""
+        """Return a flow's rule if it is needed and fits; its entries are to be added."""
         request = self._requests.get(segment)
         key = (flow, segment)
         if request is None or key in self.rules or key in self._leaving:
             return None
-        upstream, downstream, path_bf = self._ends[segment]
+        upstream, downstream, _ = self._ends[segment]
         usm = self._usm.get((upstream, flow))
         needed = [(DSM.rules, downstream)] + ([] if usm else [(USM.rules, upstream)])
         if any(self._load[place] >= self.room[place[0]] for place in needed):
             self._refused.add(key)
             return None
         self._refused.discard(key)
-        self._load.update(needed)
+        for place in needed:
+            self._load[place] += 1
         if usm is None:
             self._usm[upstream, flow] = usm = UsmEntry()
         usm.rules += 1
-        handle = self.controls[downstream].table(DSM.rules).add([flow, path_bf], DSM.monitor)
-        self.exchanged.dsm_changes += 1
-        self.rules[key] = rule = Rule(flow, segment, handle, usm)
+        self.rules[key] = rule = Rule(flow, segment, -1, usm)
         self.installed += 1
         request.remaining -= 1
         if request.remaining == 0:

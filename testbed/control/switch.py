@@ -34,6 +34,10 @@ class TableControl(Protocol):
         """Add an entry and return its handle, a number; a ternary one needs a ``priority``."""
         ...
 
+    def add_all(self, matches: Sequence[Sequence[Any]], action: str) -> list[int]:
+        """Add an entry for each exact match whose action has no parameters; return the handles."""
+        ...
+
     def delete(self, handle: int) -> None:
         """Remove the entry with a handle, the number that `add` or `add_group_entry` returned."""
         ...

@@ -37,7 +37,7 @@ __all__ = [
     "source_digests",
 ]
 
-_P4 = Path(__file__).parents[2] / "p4"
+_P4 = Path(__file__).parent / "p4"  # a link in the repository, a folder where it is installed
 _program = CompiledProgram(_P4, "canary")
 _sizes = _program.constants("include/sizes.p4")
 

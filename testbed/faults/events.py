@@ -21,7 +21,7 @@ import numpy as np
 from testbed.errors import UserError
 from testbed.fabric.packet_fabric import PacketFabric
 from testbed.faults.plan import FaultError
-from testbed.faults.specification import named_link, named_switch
+from testbed.faults.specification import named_links, named_switch
 
 Kind = Literal["drain", "undrain", "reboot"]
 
@@ -100,11 +100,22 @@ def _read(item: str, topology: PacketFabric, duration_s: float) -> Event:
         end = f"the run ends at {duration_s:g} s"
         raise _wrong(item, f"{end}: use an earlier time or more EPOCHS")
     try:
-        target = (named_switch if kind == "reboot" else named_link)(topology, name[:_SHOWN])
+        name = name[:_SHOWN]
+        target = named_switch(topology, name) if kind == "reboot" else _uplink(topology, name)
     except FaultError as error:
         raise _wrong(item, str(error)) from None
     names = topology.switch_names if kind == "reboot" else topology.link_names
     return Event(float(seconds), cast(Kind, kind), target, names[target])
+
+
+def _uplink(topology: PacketFabric, name: str) -> int:
+    """Return the link that a name stands for; of ``a-b`` the direction upwards, as only uplinks can
+    be drained."""
+    links = named_links(topology, name)
+    tier = topology.tier
+    return max(
+        links, key=lambda link: tier[topology.link_dst[link]] - tier[topology.link_src[link]]
+    )
 
 
 def _check_drain(item: str, event: Event, drained: set[int], topology: PacketFabric) -> None:

@@ -200,7 +200,8 @@ def _ip_mask(text: str) -> int:
 
 # ---- reading ---------------------------------------------------------------------------------
 
-_FORMS = "none, 10pct, 6links, devices:1, device:agg0_1, tor0_0->agg0_1:0.05 or a .yaml file"
+FORMS = "none, 10pct, 6links, devices:1, device:agg0_1, tor0_0->agg0_1:0.05 or a .yaml file"
+"""What FAULTS may be, for messages."""
 
 
 def read_text(text: str) -> tuple[Entry, ...]:
@@ -225,7 +226,14 @@ def _read_item(item: str, text: str) -> Entry:
         rf"device:(?P<device>[^:@]+){share}",
         rf"(?P<rate_of>device-links):(?:(?P<devices>{count})|(?P<device>[^:@]+)){share}",
         r"(?P<link>[^:]*->[^:]*)",
+        r"(?P<link>[^:]*[^:\s][^:]*-[^:]*[^:\s][^:]*)",
     )
+    if item.endswith("-"):
+        raise FaultError(
+            f"FAULTS item {_short(item)} ends in -: put it in quotes, as in "
+            "FAULTS='tor0_0->agg0_1:0.05', or the shell writes to the file behind >; "
+            "tor0_0-agg0_1:0.05, both directions, needs none"
+        )
     for pattern in patterns:
         found = re.fullmatch(rf"{pattern}(?::(?P<rate>.*))?", item)
         if found is None:
@@ -241,10 +249,10 @@ def _read_item(item: str, text: str) -> Entry:
         except ValidationError as error:
             raise FaultError(f"FAULTS item {_short(item)}: {_one_line(error)}") from None
     if not item:
-        raise FaultError(f"FAULTS={_short(text)} has an empty item: use {_FORMS}")
+        raise FaultError(f"FAULTS={_short(text)} has an empty item: use {FORMS}")
     if item.lower() == "none":
         raise FaultError("FAULTS: none cannot be combined with other items")
-    raise FaultError(f"FAULTS item {_short(item)} is unknown: use {_FORMS}")
+    raise FaultError(f"FAULTS item {_short(item)} is unknown: use {FORMS}")
 
 
 def _short(text: str) -> str:
@@ -258,7 +266,7 @@ def read_file(path: Path, duration_s: float | None = None) -> Document:
     Raises:
         FaultError: It cannot be read, or says what makes no sense. One line with its place.
     """
-    absent = f"no fault file {path}: check FAULTS, or use {_FORMS}"
+    absent = f"no fault file {path}: check FAULTS, or use {FORMS}"
     try:
         file = read_yaml(path, absent, "the top level must be a mapping with the key faults")
     except YamlError as error:

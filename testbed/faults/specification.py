@@ -7,6 +7,7 @@ The text is a comma list of ``SELECTOR[:RATE]``:
     10pct, 0.5pct         that share of the directed fabric links, drawn at random
     6links                that many links, drawn at random
     tor0_0->agg0_1        this link
+    tor0_0-agg0_1         both directions of this link; it needs no quotes in a shell
     devices:1             all links of that many switches, drawn at random; those of one switch
                           lose packets at one rate
     device:agg0_1         all links of this switch, at one rate
@@ -36,7 +37,7 @@ rate is not given is dead, so that its links lose everything, with a chance of o
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -44,7 +45,7 @@ import numpy as np
 import numpy.typing as npt
 
 from testbed.fabric.clos import Fabric, TopologyError
-from testbed.faults.grammar import Document, Entry, read_file, read_text
+from testbed.faults.grammar import FORMS, Document, Entry, read_file, read_text
 from testbed.faults.plan import Fault, FaultError, FaultPlan, FlowMatch
 
 
@@ -149,18 +150,18 @@ def _named_links(entries: Iterable[Entry], topology: Fabric) -> list[tuple[int, 
     for entry in entries:
         if entry.link is None:
             continue
-        link = named_link(topology, entry.link)
         match = entry.match.build() if entry.match else None
-        clash = link in whole or (
-            (link, match) in matched if match else any(link == other for other, _ in matched)
-        )
-        if clash:
-            raise FaultError(
-                f"link {topology.link_names[link]} is named twice: name it once, or give each "
-                "a match of its own"
+        for link in named_links(topology, entry.link):
+            clash = link in whole or (
+                (link, match) in matched if match else any(link == other for other, _ in matched)
             )
-        matched.add((link, match)) if match else whole.add(link)
-        chosen.append((link, entry))
+            if clash:
+                raise FaultError(
+                    f"link {topology.link_names[link]} is named twice: name it once, or give each "
+                    "a match of its own"
+                )
+            matched.add((link, match)) if match else whole.add(link)
+            chosen.append((link, entry))
     return chosen
 
 
@@ -264,18 +265,73 @@ def named_switch(topology: Fabric, name: str) -> int:
         raise FaultError(f"no switch {name!r} in {topology.title}: the nearest is {near}") from None
 
 
+def named_links(topology: Fabric, name: str) -> tuple[int, ...]:
+    """Return the indices of the directed links of a name: one of ``a->b``, two of ``a-b``.
+
+    Names of switches may have hyphens, too: the name is read against the fabric.
+
+    Raises:
+        FaultError: There is no such link, or the name has two readings (one line).
+
+    >>> from testbed.fabric.fat_tree import FatTree
+    >>> links = named_links(FatTree(4), "tor0_0-agg0_1")
+    >>> [FatTree(4).link_names[link] for link in links]
+    ['tor0_0->agg0_1', 'agg0_1->tor0_0']
+    """
+    if "->" in name:
+        return (named_link(topology, name),)
+    found = {
+        pair: links
+        for pair in _readings(name)
+        if (links := _both_ways(topology, *pair)) is not None
+    }
+    if len(found) == 1:
+        return next(iter(found.values()))
+    if found:
+        which = " or ".join(f"{src}->{dst}" for src, dst in found)
+        raise FaultError(f"link {name!r} may be {which}: write one of them, in quotes")
+    src, _, dst = name.strip().partition("-")
+    near = topology.link_names[_nearest_link(topology, src, dst)].replace("->", "-")
+    raise FaultError(f"no link {name!r} in {topology.title}: the nearest is {near}; use {FORMS}")
+
+
+_LONGEST = 200
+"""Characters of a name that is read as ``a-b``."""
+
+
+def _readings(name: str) -> Iterator[tuple[str, str]]:
+    """Yield each pair of names that ``a-b`` or ``a--b`` may stand for."""
+    for at, sign in enumerate(name[:_LONGEST]):
+        if sign == "-" and len(name) <= _LONGEST:
+            yield name[:at].strip(), name[at + 1 :].strip()
+            if name[at : at + 2] == "--":
+                yield name[:at].strip(), name[at + 2 :].strip()
+
+
+def _both_ways(topology: Fabric, src: str, dst: str) -> tuple[int, int] | None:
+    """Return the links of both directions between two switches; None if they have none."""
+    try:
+        return topology.link(f"{src}->{dst}"), topology.link(f"{dst}->{src}")
+    except TopologyError:
+        return None
+
+
+def _nearest_link(topology: Fabric, src: str, dst: str) -> int:
+    """Return the link whose switches have the names that are nearest to two others."""
+    near_src = topology.switch(_closest(src, topology.switch_names))
+    leaving = np.flatnonzero(topology.link_src == near_src)
+    names = [topology.switch_names[i] for i in topology.link_dst[leaving]]
+    return int(leaving[names.index(_closest(dst, names))])
+
+
 def named_link(topology: Fabric, name: str) -> int:
     """Return the index of a directed link. Raises FaultError, which suggests the nearest name."""
     src, _, dst = (part.strip() for part in name.partition("->"))
     try:
         return topology.link(f"{src}->{dst}")
     except TopologyError:
-        near_src = _closest(src, topology.switch_names)
-        leaving = topology.link_dst[topology.link_src == topology.switch(near_src)]
-        near_dst = _closest(dst, [topology.switch_names[i] for i in leaving])
-        raise FaultError(
-            f"no link {name!r} in {topology.title}: the nearest is {near_src}->{near_dst}"
-        ) from None
+        near = topology.link_names[_nearest_link(topology, src, dst)]
+        raise FaultError(f"no link {name!r} in {topology.title}: the nearest is {near}") from None
 
 
 def _closest(name: str, names: Iterable[str]) -> str:

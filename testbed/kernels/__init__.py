@@ -40,7 +40,8 @@ FLAGS = (
     "-ffp-contract=off",
     "-fno-math-errno",
     "-fno-trapping-math",
-    *(("-Wl,--no-as-needed",) if sys.platform == "linux" else ()),
+    # A kernel that calls another one of its file means that, and not the C library's of its name.
+    *(("-Wl,-Bsymbolic", "-Wl,--no-as-needed") if sys.platform == "linux" else ()),
     "-lm",
 )
 HEADER = Path(__file__).with_name("kernels.h")
@@ -100,10 +101,13 @@ class Kernels:
             return self._loaded
 
 
-def compile_all(files: Iterable[Path]) -> None:
-    """Compile the C files that have kernels, unless that was done before, several at a time."""
+def compile_all(files: Iterable[Path], progress: Callable[[float], None]) -> None:
+    """Compile the C files that have kernels, unless that was done before, several at a time;
+    ``progress`` is called with the share that is done."""
+    chosen = [file for file in files if has_kernels(file)]
     with ThreadPoolExecutor() as pool:
-        list(pool.map(_load, (file for file in files if has_kernels(file))))
+        for done, _ in enumerate(pool.map(_load, chosen), 1):
+            progress(done / len(chosen))
 
 
 def has_kernels(file: Path) -> bool:

@@ -62,6 +62,9 @@ class Struct:
     fields: tuple[Argument, ...]
     c_type: type[ctypes.Structure] = field(init=False, compare=False)
 
+    def __hash__(self) -> int:  # of all fields, it would take as long as a call
+        return hash(self.name)
+
     def __post_init__(self) -> None:
         members = [(each.name, each.c_type) for each in self.fields]
         made = type(self.name, (ctypes.Structure,), {"_fields_": members})

@@ -8,7 +8,7 @@ static uint64_t under_way(const part_t *part) {
     uint64_t n = part->far.n;
     for (uint32_t i = 0; i < WHEEL; i++) n += part->wheel[0][i].n + part->wheel[1][i].n;
     for (uint32_t i = 0; i < part->net->n_parts; i++)
-        n += part->mail[0][i].events.n + part->mail[1][i].events.n;
+        n += part->mail[0][i].parcels.n + part->mail[1][i].parcels.n;
     return n;
 }
 

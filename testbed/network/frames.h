@@ -5,8 +5,8 @@
  * reads the payload, so none is stored or copied, and a frame of 9,000 bytes costs what one of 64
  * does. Switches rewrite its headers in place; in front there is room for what they add.
  *
- * An event is a frame that arrives. Events wait in a wheel of windows; what is due beyond the wheel
- * waits behind it.
+ * An event is a frame that arrives. Events wait in a wheel of windows, in which their time is known
+ * from the window's begin; what is due beyond the wheel waits behind it.
  */
 #ifndef CANARY_NETWORK_FRAMES_H
 #define CANARY_NETWORK_FRAMES_H
@@ -15,7 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define FRAME_ROOM 48  /* bytes that switches may add in front */
+#define FRAME_ROOM 38  /* bytes that switches may add in front; behind them a cache line begins */
 #define FRAME_HEAD 128 /* bytes of a frame that exist when it is sent */
 #define WHEEL 1024     /* windows */
 #define NEVER UINT64_MAX
@@ -24,28 +24,42 @@
 #define BATCH 64       /* frames that are made, or handed from thread to thread, together */
 
 typedef struct {
-    uint32_t length, tag; /* on the wire; index of its flow in its source */
+    uint32_t length, tag;  /* on the wire; index of its flow in its source */
+    uint32_t link, number; /* the directed link it travels on, and which of the link's frames */
     uint16_t begin, stored;
     uint32_t kind : 8; /* number of its source, or KIND_REPLY */
     uint32_t to : 24;  /* the host that it is for */
+    uint16_t port;     /* of the switch to which it travels */
     uint8_t data[FRAME_ROOM + FRAME_HEAD];
 } __attribute__((aligned(64))) frame_t;
 
+/* An event of a window. `key`, by which they are sorted: the place, which is the number of a switch
+ * in its thread's list, or behind its end for hosts, and the ns since the window's begin. */
 typedef struct {
-    uint64_t time;
+    uint64_t key;
     frame_t *frame;
-    uint32_t link, number; /* the directed link it travels on, and which of the link's frames */
-    uint32_t place, port;  /* of the switch in its thread's list; behind its end are hosts */
 } event_t;
 
 typedef struct {
-    uint64_t n, cap;
+    uint32_t n, cap;
     event_t *items;
 } events_t;
 
-/* Events from thread to thread, on lines of the cache that nothing else shares. */
+/* An event of any time. */
 typedef struct {
-    events_t events;
+    uint64_t time;
+    frame_t *frame;
+    uint32_t place;
+} parcel_t;
+
+typedef struct {
+    uint64_t n, cap;
+    parcel_t *items;
+} parcels_t;
+
+/* From thread to thread, on lines of the cache that nothing else shares. */
+typedef struct {
+    parcels_t parcels;
 } __attribute__((aligned(64))) mail_t;
 
 /* Frames that are free for all threads. */
@@ -117,47 +131,36 @@ static void pool_free(pool_t *pool) {
     pthread_mutex_destroy(&pool->lock);
 }
 
-static inline int append(events_t *events, const event_t *event) {
-    if (events->n == events->cap && !more((void **)&events->items, &events->cap, sizeof *event))
+static inline int append(parcels_t *parcels, const parcel_t *parcel) {
+    if (parcels->n == parcels->cap &&
+        !more((void **)&parcels->items, &parcels->cap, sizeof *parcel))
         return 0;
-    events->items[events->n++] = *event;
+    parcels->items[parcels->n++] = *parcel;
     return 1;
 }
 
-/* The order of simultaneous events at a switch: by link, then as they were put on it. */
-static inline int before(const event_t *a, const event_t *b) {
-    if (a->time != b->time) return a->time < b->time;
-    if (a->link != b->link) return a->link < b->link;
-    return a->number < b->number;
-}
-
-/* What events of a window are sorted by: place, time in the window, and which event it is. */
-#define KEY(place, late, i) ((uint64_t)(place) << 44 | (uint64_t)(late) << 28 | (i))
-#define KEY_EVENT(key) ((key) & ((UINT64_C(1) << 28) - 1))
-#define KEY_PLACE(key) ((key) >> 44)
-#define KEY_SLICE(key) ((key) >> 34 & (SLICES - 1)) /* SLICE_NS is 1 << 6 */
+#define KEY(place, late) ((uint64_t)(place) << 16 | (late)) /* SLICES * SLICE_NS is less than 1 << 16 */
+#define KEY_PLACE(event) ((uint32_t)((event).key >> 16))
+#define KEY_LATE(event) ((uint32_t)(event).key & 0xffff)
+#define KEY_SLICE(event) (KEY_LATE(event) / SLICE_NS)
 #define FEW 24 /* events that are sorted one by one */
 
-static inline void sort_few(uint64_t *keys, uint64_t n) {
+/* The order of events at a switch: by time, simultaneous ones by link, then as they were put on it. */
+static inline int before(const event_t *a, const event_t *b) {
+    if (__builtin_expect(a->key != b->key, 1)) return a->key < b->key;
+    if (a->frame->link != b->frame->link) return a->frame->link < b->frame->link;
+    return a->frame->number < b->frame->number;
+}
+
+static inline void sort_few(event_t *events, uint64_t n) {
     for (uint64_t i = 1; i < n; i++) {
-        uint64_t key = keys[i], j = i;
-        for (; j && keys[j - 1] > key; j--) keys[j] = keys[j - 1];
-        keys[j] = key;
+        event_t event = events[i];
+        uint64_t j = i;
+        for (; j && before(&event, &events[j - 1]); j--) events[j] = events[j - 1];
+        events[j] = event;
     }
 }
 
-/* Simultaneous events of a place: few are. */
-static inline void sort_ties(uint64_t *keys, uint64_t n, const event_t *in) {
-    for (uint64_t i = 1; i < n; i++) {
-        uint64_t key = keys[i], j = i;
-        if ((keys[i - 1] ^ key) >> 28) continue;
-        for (; j && !((keys[j - 1] ^ key) >> 28) &&
-               before(&in[KEY_EVENT(key)], &in[KEY_EVENT(keys[j - 1])]);
-             j--)
-            keys[j] = keys[j - 1];
-        keys[j] = key;
-    }
-}
 /* Sort by one of a key's parts, `digit`, of values from `low` on: `first` has a count of each. */
 #define SORT_BY(digit, low, values)                                                  \
     memset(first, 0, ((values) + 1) * sizeof *first);                                \
@@ -165,17 +168,16 @@ static inline void sort_ties(uint64_t *keys, uint64_t n, const event_t *in) {
     for (uint64_t v = 0; v < (values); v++) first[v + 1] += first[v];                \
     for (uint64_t i = 0; i < n; i++) to[first[digit(from[i]) - (low)]++] = from[i];
 
-/* Sort many keys, of places from `place` to before `end`: roughly, so that which of two comes first is
- * no branch, and then the rest. `first`, of all places and of all slices, and `other` are scratch.
- * Returns where they are. */
-static uint64_t *sort_many(uint64_t *from, uint64_t n, uint32_t place, uint32_t end, uint32_t *first,
-                           uint64_t *to) {
+/* Sort many events, of places from `place` to before `end`: roughly, so that which of two comes first
+ * is no branch, and then the rest. `first`, of all places and of all slices, and `to`, of twice n, are
+ * scratch. Returns where they are. */
+static event_t *sort_many(const event_t *from, uint64_t n, uint32_t place, uint32_t end,
+                          uint32_t *first, event_t *to) {
     uint32_t places = end - place;
     if (n > 2 * (uint64_t)places) {
         SORT_BY(KEY_SLICE, 0, SLICES)
-        uint64_t *sorted = to;
-        to = from;
-        from = sorted;
+        from = to;
+        to += n;
     }
     SORT_BY(KEY_PLACE, place, places)
     sort_few(to, n); /* little is left to do */

@@ -4,7 +4,7 @@
 #define CANARY_NETWORK_HOPS_H
 #include "links.h"
 
-static void drop(part_t *part, const event_t *event) {
+static void drop(part_t *part, frame_t *frame) {
     const ss_result *result = &part->result;
     stats_t *stats = &part->stats;
     uint8_t cause = VERDICT_CAUSE(result->observed);
@@ -15,18 +15,18 @@ static void drop(part_t *part, const event_t *event) {
         stats->queue_drops++;
     } else if (cause == CAUSE_FAULT) {
         /* at its egress it was on its way out already, at its ingress not in yet */
-        link = result->egress_port == SS_NO_PORT ? event->link : leaving(part, result->egress_port);
+        link = result->egress_port == SS_NO_PORT ? frame->link : leaving(part, result->egress_port);
         stats->fault_drops++;
     } else if (cause == CAUSE_CORRUPT) {
-        link = event->link;
+        link = frame->link;
         stats->fault_drops++;
     } else if (cause == CAUSE_TTL) {
         stats->ttl_drops++;
     } else {
         stats->other_drops++;
     }
-    log_drop(part, event, link, cause, result->observed);
-    frame_free(part, event->frame);
+    log_drop(part, frame, link, cause, result->observed);
+    frame_free(part, frame);
 }
 
 /* The bytes of a frame become those of a switch's output, which lies in them for the most part. */
@@ -43,15 +43,43 @@ static void take_output(frame_t *frame, const ss_packet *out) {
     memcpy(frame->data + FRAME_ROOM, data, frame->stored);
 }
 
-static void arrive(part_t *part, const event_t *event) {
+/* Send on what a switch makes of a frame: the first of its outputs in the frame itself. */
+static inline __attribute__((always_inline)) void send_on(part_t *part, frame_t *frame,
+                                                          const ss_packet *out) {
+    uint32_t index = leaving(part, out->port);
+    take_output(frame, out);
+    if (index == NOWHERE) {
+        part->stats.other_drops++;
+        frame_free(part, frame);
+    } else {
+        transmit(part, frame, index, part->now);
+    }
+}
+
+/* The same of several outputs. A copy is one more packet in the network. */
+static __attribute__((noinline)) void send_all_on(part_t *part, frame_t *frame) {
+    const ss_result *result = &part->result;
+    const uint32_t tag = frame->tag, kind = frame->kind, to = frame->to;
+    for (uint32_t i = 0; i < result->n; i++) {
+        if (i) {
+            if (!(frame = frame_new(part))) return;
+            part->stats.sent++;
+            frame->tag = tag;
+            frame->kind = kind & 0xff;
+            frame->to = to & 0xffffff;
+        }
+        send_on(part, frame, &result->packets[i]);
+    }
+}
+
+static inline void arrive(part_t *part, frame_t *frame, uint64_t time) {
     net_t *net = part->net;
-    frame_t *frame = event->frame;
     ss_result *result = &part->result;
-    part->now = event->time;
+    part->now = time;
     complete(net, frame);
-    net->forward(net->switches[part->current], event->port, frame->data, frame->data + frame->begin,
-                 frame->stored, frame->length, event->time / 1000, net->rated ? admit : NULL, part,
-                 result);
+    const ss_arrival in = {frame->data, frame->data + frame->begin, time / 1000,
+                           frame->port, frame->stored,              frame->length};
+    net->forward(net->switches[part->current], &in, net->admit, part, result);
     part->stats.packet_hops++;
     uint64_t verdict = result->observed;
     if (VERDICT_EXPIRED(verdict) && VERDICT_CAUSE(verdict) != CAUSE_TTL) {
@@ -61,27 +89,12 @@ static void arrive(part_t *part, const event_t *event) {
         frame->kind = KIND_REPLY;
     }
     if (result->n == 0) {
-        drop(part, event);
+        drop(part, frame);
         return;
     }
-    for (uint32_t i = 0; i < result->n; i++) {
-        const ss_packet *out = &result->packets[i];
-        uint32_t index = leaving(part, out->port);
-        frame_t *copy = i ? frame_new(part) : frame;
-        if (!copy) return;
-        if (i) { /* a copy is one more packet in the network */
-            part->stats.sent++;
-            copy->tag = frame->tag;
-            copy->kind = frame->kind;
-            copy->to = frame->to;
-        }
-        take_output(copy, out);
-        if (index == NOWHERE) {
-            part->stats.other_drops++;
-            frame_free(part, copy);
-        } else {
-            transmit(part, copy, index, part->now);
-        }
-    }
+    if (__builtin_expect(result->n > 1, 0))
+        send_all_on(part, frame);
+    else
+        send_on(part, frame, &result->packets[0]);
 }
 #endif

@@ -166,7 +166,9 @@ static void prepare(agents_t *agents, uint32_t number) {
     uint32_t flow = source->flow[at];
     host_t *host = &agents->hosts[source->src_host[flow]];
     uint8_t *frame = host->frames[host->n];
-    uint32_t size = write_frame(source, at, frame, FRAME_MAX);
+    const uint8_t *template = source->templates + (uint64_t)flow * source->stride;
+    memcpy(frame, template, source->template_length[flow]);
+    uint32_t size = fill_in(source, at, frame);
     if (varies(source)) complete(frame, source->template_length[flow], size);
     source->sent[flow]++;
     host->source[host->n] = number;

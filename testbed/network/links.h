@@ -12,8 +12,7 @@
 #define NOWHERE UINT32_MAX
 #define SOON 8     /* packets of a source ahead of which their flow is fetched into the cache */
 
-typedef int (*forward_fn)(ss_switch *, uint32_t, uint8_t *, const uint8_t *, uint32_t, uint32_t,
-                          uint64_t, ss_admit_fn, void *, ss_result *);
+typedef int (*forward_fn)(ss_switch *, const ss_arrival *, ss_admit_fn, void *, ss_result *);
 
 typedef void (*prefetch_fn)(const ss_switch *);
 
@@ -75,20 +74,20 @@ typedef struct {
     net_t *net __attribute__((aligned(64)));
     uint32_t number, n_switches, n_boundary;
     uint32_t current; /* the switch that has a packet */
-    uint64_t now, until, window;
+    uint64_t now, until, window, window_ns;
     uint64_t next_begin; /* when the next window begins */
     uint64_t near_until; /* the window by which `far` is looked through again */
     uint64_t sent_until; /* hosts have sent what they send before */
     uint64_t step;       /* stretches of time that have begun, of all runs */
     uint32_t *switches;  /* those with links to other threads' switches first */
-    uint32_t *first;     /* scratch, as are the keys */
-    uint64_t *keys;      /* twice `keys_cap` */
-    uint64_t keys_cap;
+    uint32_t *first;     /* scratch, as are the sorted events */
+    event_t *sorted;     /* twice `sorted_cap` */
+    uint64_t sorted_cap;
     uint64_t due[WHEEL / 64]; /* a bit for each window of the wheel in which something is due */
     events_t wheel[2][WHEEL]; /* of switches with links to other threads' switches; of the rest */
     events_t spare[2 * WHEEL]; /* memory of windows that are over; the last one's is in the cache */
     uint32_t spare_n;
-    events_t far;      /* due beyond the wheel */
+    parcels_t far;     /* due beyond the wheel */
     mail_t *mail[2];   /* of a window, to each thread */
     stack_t_ frames;
     stats_t stats;
@@ -98,7 +97,7 @@ typedef struct {
     uint64_t replies_n, replies_cap;
     uint64_t next[MAX_SOURCES];      /* packet of each source, */
     uint64_t next_time[MAX_SOURCES]; /* and when; NEVER: none is left */
-    uint64_t next_send;              /* the first of these */
+    uint64_t next_send;              /* the window after the first of these */
     ss_result result;
     int oom;
     pthread_t thread;
@@ -108,7 +107,7 @@ struct net_t {
     stats_t stats;
     uint64_t now, window_ns;
     uint32_t n_switches, n_links, n_hosts, max_port, n_sources, n_parts, host_link, head;
-    int rated; /* some link has a rate, so that queues fill */
+    ss_admit_fn admit; /* asks whether a queue has room; NULL: no link has a rate, so that none fills */
     ss_switch **switches;
     forward_fn forward;
     prefetch_fn prefetch; /* NULL: the switches stay in the cache */
@@ -151,27 +150,43 @@ static __attribute__((noinline)) int make_room(part_t *part, events_t *events) {
         *events = part->spare[--part->spare_n];
         return 1;
     }
-    if (more((void **)&events->items, &events->cap, sizeof(event_t))) return 1;
-    part->oom = 1;
-    return 0;
+    uint64_t cap = events->cap;
+    if (cap > UINT32_MAX / 2 || !more((void **)&events->items, &cap, sizeof(event_t))) {
+        part->oom = 1;
+        return 0;
+    }
+    events->cap = (uint32_t)cap;
+    return 1;
+}
+
+static inline void put(part_t *part, frame_t *frame, uint32_t place, uint64_t window, uint64_t late) {
+    events_t *to = &part->wheel[place >= part->n_boundary][window % WHEEL];
+    part->due[window % WHEEL / 64] |= UINT64_C(1) << window % 64;
+    if (to->n < to->cap || make_room(part, to)) to->items[to->n++] = (event_t){KEY(place, late), frame};
+}
+
+/* Put an event that is not due in the next window where it waits. */
+static __attribute__((noinline)) void put_later(part_t *part, frame_t *frame, uint32_t place,
+                                                uint64_t time) {
+    uint64_t window = time / part->window_ns;
+    if (window - part->window < WHEEL)
+        put(part, frame, place, window, time % part->window_ns);
+    else if (!append(&part->far, &(parcel_t){time, frame, place}))
+        part->oom = 1;
 }
 
 /* Put an event of this thread where it waits: most are due in the next window. */
-static inline void file(part_t *part, const event_t *event) {
-    uint64_t window = part->window + 1;
-    if (event->time - part->next_begin >= part->net->window_ns)
-        window = event->time / part->net->window_ns;
-    events_t *to = &part->wheel[event->place >= part->n_boundary][window % WHEEL];
-    if (window - part->window >= WHEEL)
-        to = &part->far;
+static inline void file(part_t *part, frame_t *frame, uint32_t place, uint64_t time) {
+    uint64_t late = time - part->next_begin;
+    if (late < part->window_ns)
+        put(part, frame, place, part->window + 1, late);
     else
-        part->due[window % WHEEL / 64] |= UINT64_C(1) << window % 64;
-    if (to->n < to->cap || make_room(part, to)) to->items[to->n++] = *event;
+        put_later(part, frame, place, time);
 }
 
 static void enter(part_t *part, uint64_t window) {
     part->window = window;
-    part->next_begin = (window + 1) * part->net->window_ns;
+    part->next_begin = (window + 1) * part->window_ns;
 }
 
 /* Half a turn before they are due, events come from behind the wheel into it. */
@@ -179,12 +194,15 @@ static void come_near(part_t *part) {
     uint64_t n = part->far.n;
     part->near_until = (part->window / (WHEEL / 2) + 1) * (WHEEL / 2);
     part->far.n = 0;
-    for (uint64_t i = 0; i < n; i++) file(part, &part->far.items[i]);
+    for (uint64_t i = 0; i < n; i++) {
+        parcel_t *one = &part->far.items[i];
+        file(part, one->frame, one->place, one->time);
+    }
 }
 
 /* ---- links and hosts --------------------------------------------------------------------- */
 
-static void log_drop(part_t *part, const event_t *event, uint32_t link, uint8_t cause,
+static void log_drop(part_t *part, const frame_t *frame, uint32_t link, uint8_t cause,
                      uint64_t mark) {
     if (part->drops_n == part->drops_cap &&
         !more((void **)&part->drops, &part->drops_cap, sizeof(drop_t))) {
@@ -192,8 +210,8 @@ static void log_drop(part_t *part, const event_t *event, uint32_t link, uint8_t 
         return;
     }
     part->drops[part->drops_n++] =
-        (drop_t){part->now, event->frame->tag, link, part->current, cause, VERDICT_COUNTED(mark),
-                 VERDICT_PARITY(mark), (uint8_t)event->frame->kind};
+        (drop_t){part->now, frame->tag, link, part->current, cause, VERDICT_COUNTED(mark),
+                 VERDICT_PARITY(mark), (uint8_t)frame->kind};
 }
 
 /* Bytes waiting on a link. */
@@ -209,7 +227,7 @@ static uint32_t leaving(const part_t *part, uint32_t port) {
 }
 
 /* The egress queue takes a packet or drops it, before the egress pipeline counts it. */
-static int admit(void *context, uint32_t port, uint32_t length) {
+static int has_room(void *context, uint32_t port, uint32_t length) {
     const part_t *part = context;
     uint32_t index = leaving(part, port);
     if (index == NOWHERE) return 1;
@@ -235,30 +253,32 @@ static void deliver(part_t *part, frame_t *frame, uint32_t host, uint64_t now) {
     frame_free(part, frame);
 }
 
+/* When the last bit of a frame has left on a link with a rate: behind those that wait. */
+static __attribute__((noinline)) uint64_t serialised(link_t *link, uint32_t length, uint64_t now) {
+    uint64_t done = link->busy_until > now ? link->busy_until : now;
+    return link->busy_until = done + (uint64_t)length * 8000000000ull / link->rate;
+}
+
 /* Put a frame on a link; it arrives after waiting, serialisation and propagation. What reaches its
  * host within this run has no event of its own: hosts answer nothing. */
-static inline void transmit(part_t *part, frame_t *frame, uint32_t index, uint64_t now) {
-    net_t *net = part->net;
-    link_t *link = &net->links[index];
-    uint64_t done = now;
-    if (link->rate) {
-        if (link->busy_until > now) done = link->busy_until;
-        done += (uint64_t)frame->length * 8000000000ull / link->rate;
-        link->busy_until = done;
-    }
-    event_t event = {done + link->delay,       frame,            index,
-                     (uint32_t)link->packets++, part->n_switches, link->dst_port};
+static inline __attribute__((always_inline)) void transmit(part_t *part, frame_t *frame,
+                                                           uint32_t index, uint64_t now) {
+    link_t *link = &part->net->links[index];
+    uint64_t time = (link->rate ? serialised(link, frame->length, now) : now) + link->delay;
+    frame->link = index;
+    frame->number = (uint32_t)link->packets++;
     if (link->to_host) {
-        if (event.time < part->until)
-            deliver(part, frame, link->dst, event.time);
+        if (time < part->until)
+            deliver(part, frame, link->dst, time);
         else
-            file(part, &event);
+            file(part, frame, part->n_switches, time);
         return;
     }
-    event.place = link->place;
+    frame->port = (uint16_t)link->dst_port;
     if (link->owner == part->number)
-        file(part, &event);
-    else if (!append(&part->mail[part->step & 1][link->owner].events, &event))
+        file(part, frame, link->place, time);
+    else if (!append(&part->mail[part->step & 1][link->owner].parcels,
+                     &(parcel_t){time, frame, link->place}))
         part->oom = 1;
 }
 
@@ -299,13 +319,19 @@ static inline void find_next(part_t *part, uint32_t kind) {
     part->next_time[kind] = at < source->n ? source->time[at] : NEVER;
 }
 
+/* What a host sends at a time arrives in the window after that time's, at the earliest. */
+static void send_next_at(part_t *part, uint64_t time) {
+    part->next_send = time == NEVER ? NEVER : time / part->window_ns + 1;
+}
+
 static void find_all(part_t *part) {
-    part->next_send = NEVER;
+    uint64_t first = NEVER;
     for (uint32_t i = 0; i < MAX_SOURCES; i++) {
         part->next_time[i] = NEVER;
         if (i < part->net->n_sources) find_next(part, i);
-        if (part->next_time[i] < part->next_send) part->next_send = part->next_time[i];
+        if (part->next_time[i] < first) first = part->next_time[i];
     }
+    send_next_at(part, first);
 }
 
 /* Send the next frame of a source. */
@@ -317,12 +343,17 @@ static void send_next(part_t *part, uint32_t kind) {
     frame_t *frame = frame_new(part);
     if (!frame) return;
     frame->begin = FRAME_ROOM;
-    frame->stored = (uint16_t)(length < FRAME_HEAD ? length : FRAME_HEAD);
-    frame->length = write_frame(source, at, frame->data + FRAME_ROOM, FRAME_HEAD);
+    uint8_t *data = frame->data + FRAME_ROOM;
+    const uint8_t *template = source->templates + (uint64_t)flow * source->stride;
+    uint32_t stored = length < FRAME_HEAD ? length : FRAME_HEAD, i = 0;
+    for (; i < stored; i += 16) memcpy(data + i, template + i, 16);
+    for (; i < part->net->head; i += 16) memset(data + i, 0, 16);
+    frame->length = fill_in(source, at, data);
     frame->tag = flow;
     frame->kind = kind & 0xff;
     frame->to = source->dst_host[flow] & 0xffffff;
-    complete(part->net, frame);
+    uint32_t head = part->net->head < frame->length ? part->net->head : frame->length;
+    frame->stored = (uint16_t)(stored < head ? head : stored); /* behind the template it is zero */
     source->sent[flow]++;
     part->stats.sent++;
     transmit(part, frame, part->net->host_link + source->src_host[flow], source->time[at]);
@@ -344,8 +375,10 @@ static void send_due(part_t *part, uint64_t end) {
             }
             if (later < until) until = later;
         }
-        part->next_send = time[from];
-        if (time[from] >= end) return;
+        if (time[from] >= end) {
+            send_next_at(part, time[from]);
+            return;
+        }
         do {
             send_next(part, from);
             find_next(part, from);

@@ -18,7 +18,7 @@ typedef struct {
     const uint32_t *flow;
     const uint16_t *size; /* frame bytes; NULL: the template is the whole frame */
     const uint8_t *ttl;   /* NULL: the template's; otherwise a traceroute of the flow */
-    const uint8_t *templates;
+    const uint8_t *templates; /* zero behind their lengths, to a multiple of 16 bytes */
     const uint16_t *template_length;
     uint32_t stride, flows;
     const uint32_t *src_host, *dst_host;
@@ -68,14 +68,11 @@ static inline uint16_t ip_checksum(const uint8_t *ip) {
 /* Whether frames differ from their flow's template: in size, or in TTL. */
 static inline int varies(const source_t *source) { return source->size || source->ttl; }
 
-/* Write packet `at` of a source: its flow's template, as far as there is room, with lengths, IP ID,
- * TTL and IP checksum of its own. Returns the frame's length; what is behind the template is left
- * as it was. */
-static inline uint32_t write_frame(const source_t *source, uint64_t at, uint8_t *frame,
-                                   uint32_t room) {
-    uint32_t flow = source->flow[at], header = source->template_length[flow], size = header;
-    memcpy(frame, source->templates + (uint64_t)flow * source->stride, header < room ? header : room);
-    if (!varies(source)) return header;
+/* Give the frame of a source's packet `at`, which is its flow's template so far, lengths, IP ID, TTL
+ * and IP checksum of its own. Returns its length. */
+static inline uint32_t fill_in(const source_t *source, uint64_t at, uint8_t *frame) {
+    uint32_t flow = source->flow[at], size = source->template_length[flow];
+    if (!varies(source)) return size;
     if (source->size && source->size[at] > size) size = source->size[at];
     uint8_t *ip = frame + 14;
     put16(ip + 2, size - 14);

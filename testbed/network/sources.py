@@ -91,13 +91,13 @@ class FedSource:
         flows = len(source.src_host)
         self.sent = np.zeros(flows, np.uint32)
         self.delivered = np.zeros(flows, np.uint32)
-        self._templates = np.ascontiguousarray(source.templates, np.uint8)
         self._length = np.ascontiguousarray(source.template_length, np.uint16)
-        if {len(self._templates), len(self._length), len(source.dst_host)} != {flows}:
+        if {len(source.templates), len(self._length), len(source.dst_host)} != {flows}:
             raise ValueError("a source needs a template and two hosts for each flow")
-        longest = min(self._templates.shape[1], longest)
+        longest = min(source.templates.shape[1], longest)
         if flows and int(self._length.max()) > longest:
             raise ValueError(f"a source's templates may have {longest} bytes")
+        self._templates = _padded(source.templates, self._length)
         ends = np.concatenate((source.src_host, source.dst_host))
         if flows and not 0 <= int(ends.min()) <= int(ends.max()) < hosts:
             raise ValueError(f"the hosts of a source must be numbers below {hosts}")
@@ -156,3 +156,15 @@ class FedSource:
         )
         feed.held = (time, flow, size, ttl)
         return feed
+
+
+def _padded(
+    templates: npt.NDArray[np.uint8], length: npt.NDArray[np.uint16]
+) -> npt.NDArray[np.uint8]:
+    """Return templates, uint8[F, L], as `sources.h` wants them: each row is zero from its length
+    on, and its size is a multiple of 16 bytes."""
+    flows, size = templates.shape
+    padded = np.zeros((flows, -(-size // 16) * 16), np.uint8)
+    padded[:, :size] = templates
+    padded[np.arange(padded.shape[1]) >= length[:, None]] = 0
+    return padded

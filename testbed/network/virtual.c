@@ -32,76 +32,84 @@
 
 /* ---- windows ----------------------------------------------------------------------------- */
 
-/* Sort the n events of a window; returns their keys in order, NULL without memory. */
-static uint64_t *sort_events(part_t *part, const event_t *events, uint64_t n, int rest) {
-    uint64_t begin = part->next_begin - part->net->window_ns;
-    while (part->keys_cap < n) {
-        uint64_t cap = 2 * part->keys_cap;
-        if (!more((void **)&part->keys, &cap, sizeof(uint64_t))) {
+/* Sort the n events of a window; returns where they are, NULL without memory. */
+static const event_t *sort_events(part_t *part, event_t *events, uint64_t n, int rest) {
+    if (n <= FEW) {
+        sort_few(events, n);
+        return events;
+    }
+    while (part->sorted_cap < n) {
+        uint64_t cap = 2 * part->sorted_cap;
+        if (!more((void **)&part->sorted, &cap, sizeof(event_t))) {
             part->oom = 1;
             return NULL;
         }
-        part->keys_cap = cap / 2;
+        part->sorted_cap = cap / 2;
     }
-    uint64_t *keys = part->keys;
-    for (uint64_t i = 0; i < n; i++) keys[i] = KEY(events[i].place, events[i].time - begin, i);
-    if (n <= FEW)
-        sort_few(keys, n);
-    else
-        keys = sort_many(keys, n, rest ? part->n_boundary : 0,
-                         rest ? part->n_switches + 1 : part->n_boundary, part->first, keys + n);
-    sort_ties(keys, n, events);
-    return keys;
+    return sort_many(events, n, rest ? part->n_boundary : 0,
+                     rest ? part->n_switches + 1 : part->n_boundary, part->first, part->sorted);
 }
 
 /* A window has few packets for each of many switches: what each of them reads of its switch is on
  * its way to the cache while the packets before are processed. */
-static inline void fetch_switch(const part_t *part, const event_t *event) {
-    if (event->place < part->n_switches)
-        part->net->prefetch(part->net->switches[part->switches[event->place]]);
+static inline void fetch_switch(const part_t *part, uint32_t place) {
+    if (place < part->n_switches) part->net->prefetch(part->net->switches[part->switches[place]]);
 }
 
-/* Run events, in the order of their keys if there are any. One copy of the code: it stays in the
- * cache. */
-ONE_COPY static void run_events(part_t *part, const event_t *events, const uint64_t *keys,
-                                uint64_t n) {
-    for (uint64_t i = 0; i < n; i++) {
-        const event_t *event = &events[keys ? KEY_EVENT(keys[i]) : i];
-        if (i + NEAR < n) {
-            const event_t *later = &events[KEY_EVENT(keys[i + NEAR])];
+/* Run sorted events of the current window. One copy of the code: it stays in the cache. */
+ONE_COPY static void run_events(part_t *part, const event_t *events, uint64_t n) {
+    const uint64_t begin = part->next_begin - part->window_ns;
+    for (const event_t *event = events, *end = events + n; event < end; event++) {
+        uint32_t place = KEY_PLACE(*event);
+        if (end - event > NEAR) {
+            const event_t *later = event + NEAR;
             __builtin_prefetch(later->frame);
             __builtin_prefetch((uint8_t *)later->frame + 64);
-            if (part->net->prefetch && later->place != event->place) fetch_switch(part, later);
+            if (part->net->prefetch && KEY_PLACE(*later) != place)
+                fetch_switch(part, KEY_PLACE(*later));
         }
-        if (event->place == part->n_switches) {
-            deliver(part, event->frame, part->net->links[event->link].dst, event->time);
+        if (place == part->n_switches) {
+            deliver(part, event->frame, part->net->links[event->frame->link].dst,
+                    begin + KEY_LATE(*event));
             continue;
         }
-        part->current = part->switches[event->place];
-        arrive(part, event);
+        part->current = part->switches[place];
+        arrive(part, event->frame, begin + KEY_LATE(*event));
     }
+}
+
+/* Put those of n events first that are due before `end`, a time in the current window: a run ends
+ * there. Returns how many they are. */
+static uint32_t due_before(const part_t *part, event_t *events, uint32_t n, uint64_t end) {
+    const uint64_t begin = part->next_begin - part->window_ns;
+    uint32_t due = 0;
+    for (uint32_t i = 0; i < n; i++)
+        if (begin + KEY_LATE(events[i]) < end) {
+            event_t event = events[i];
+            events[i] = events[due];
+            events[due++] = event;
+        }
+    return due;
 }
 
 /* Run what is due before `end`, a time in the current window, at the switches with links to other
- * threads' or at the rest. */
-static void run_due(part_t *part, int rest, uint64_t end) {
-    events_t *bucket = &part->wheel[rest][part->window % WHEEL], now;
-    if (!bucket->n) return;
-    now = *bucket;
-    *bucket = (events_t){0, 0, NULL};
-    if (end < part->next_begin) { /* a run ends within this window: the rest stays */
-        uint64_t due = 0;
-        for (uint64_t i = 0; i < now.n; i++)
-            if (now.items[i].time < end)
-                now.items[due++] = now.items[i];
-            else if (bucket->n < bucket->cap || make_room(part, bucket))
-                bucket->items[bucket->n++] = now.items[i];
-        now.n = due;
+ * threads' or at the rest. Nothing comes to this window meanwhile. */
+static inline __attribute__((always_inline)) void run_due(part_t *part, int rest, uint64_t end) {
+    events_t *bucket = &part->wheel[rest][part->window % WHEEL];
+    uint32_t n = bucket->n;
+    if (!n) return;
+    event_t *events = bucket->items;
+    if (end < part->next_begin) n = due_before(part, events, n, end);
+    const event_t *sorted = sort_events(part, events, n, rest);
+    if (!sorted) return;
+    run_events(part, sorted, n);
+    bucket->n -= n;
+    if (bucket->n) {
+        memmove(events, events + n, bucket->n * sizeof *events);
+        return;
     }
-    const uint64_t *keys = now.n > 1 ? sort_events(part, now.items, now.n, rest) : NULL;
-    if (now.n <= 1 || keys) run_events(part, now.items, keys, now.n);
-    now.n = 0;
-    part->spare[part->spare_n++] = now;
+    part->spare[part->spare_n++] = *bucket;
+    *bucket = (events_t){0, 0, NULL};
 }
 
 /* Whether all others have given out their results of so many stretches. */
@@ -129,33 +137,34 @@ static void take_mail(part_t *part) {
     const net_t *net = part->net;
     for (uint32_t i = 0; i < net->n_parts; i++) {
         if (i == part->number) continue;
-        events_t *mail = &net->parts[i].mail[(part->step + 1) & 1][part->number].events;
-        for (uint64_t m = 0; m < mail->n; m++) file(part, &mail->items[m]);
+        parcels_t *mail = &net->parts[i].mail[(part->step + 1) & 1][part->number].parcels;
+        for (uint64_t m = 0; m < mail->n; m++)
+            file(part, mail->items[m].frame, mail->items[m].place, mail->items[m].time);
         mail->n = 0;
     }
 }
 
 /* Begin with a window: hosts have sent what arrives in it. */
-static void begin_window(part_t *part, uint64_t begin) {
-    const net_t *net = part->net;
-    enter(part, begin / net->window_ns);
-    if (part->far.n && part->window >= part->near_until) come_near(part);
+static inline void begin_window(part_t *part, uint64_t window) {
+    enter(part, window);
+    uint64_t begin = part->next_begin - part->window_ns;
+    if (part->far.n && window >= part->near_until) come_near(part);
     if (part->sent_until < begin) {
-        uint64_t end = begin + SEND_AHEAD * net->window_ns;
+        uint64_t end = begin + SEND_AHEAD * part->window_ns;
         send_due(part, end < part->until ? end : part->until);
     }
 }
 
-static void end_window(part_t *part) {
+static inline void end_window(part_t *part) {
     uint64_t slot = part->window % WHEEL;
-    if (!part->wheel[0][slot].n && !part->wheel[1][slot].n)
+    if (!(part->wheel[0][slot].n | part->wheel[1][slot].n))
         part->due[slot / 64] &= ~(UINT64_C(1) << slot % 64);
     part->step++;
 }
 
 /* A window, or what a run has of it, on several threads. */
-static void run_step(part_t *part, uint64_t begin, uint64_t end) {
-    begin_window(part, begin);
+static void run_step(part_t *part, uint64_t window, uint64_t end) {
+    begin_window(part, window);
     int behind = !others_have(part, part->step);
     if (behind) run_due(part, 1, end);
     wait_for_others(part, part->step);
@@ -167,14 +176,12 @@ static void run_step(part_t *part, uint64_t begin, uint64_t end) {
 }
 
 /* The same of all parts in turn, on one thread. */
-static void run_together(part_t *parts, uint32_t n, uint64_t begin, uint64_t end) {
+static void run_together(part_t *parts, uint32_t n, uint64_t window, uint64_t end) {
     for (uint32_t p = 0; p < n; p++) {
         part_t *part = &parts[p];
-        begin_window(part, begin);
-        if (n > 1) {
-            take_mail(part);
-            run_due(part, 0, end);
-        }
+        begin_window(part, window);
+        take_mail(part);
+        run_due(part, 0, end);
         run_due(part, 1, end);
         end_window(part);
         atomic_store_explicit(&part->done, part->step, memory_order_relaxed);
@@ -195,12 +202,12 @@ static void end_run(part_t *part, uint64_t end) {
     if (part->sent_until < end) send_due(part, end);
 }
 
-/* When a part has something to do next, at the earliest: the begin of a window, or never. */
-static uint64_t next_due(const part_t *part) {
+/* The window in which a part has something to do next, at the earliest, or NEVER. */
+static inline uint64_t next_due(const part_t *part) {
     const net_t *net = part->net;
     uint64_t slot = part->window % WHEEL, next = NEVER;
     for (uint32_t i = 0; net->n_parts > 1 && i < net->n_parts; i++)
-        if (part->mail[0][i].events.n + part->mail[1][i].events.n) return 0; /* at once */
+        if (part->mail[0][i].parcels.n + part->mail[1][i].parcels.n) return 0; /* at once */
     for (uint64_t i = 0; i <= WHEEL / 64; i++) {
         uint64_t word = (slot / 64 + i) % (WHEEL / 64), due = part->due[word];
         if (i == 0) due &= UINT64_MAX << slot % 64;
@@ -209,36 +216,46 @@ static uint64_t next_due(const part_t *part) {
         break;
     }
     if (part->far.n && part->near_until < next) next = part->near_until;
-    if (next != NEVER) next *= net->window_ns;
-    if (part->next_send < next && next - part->next_send > net->window_ns)
-        next = part->next_send - part->next_send % net->window_ns + net->window_ns;
-    return next;
+    return part->next_send < next ? part->next_send : next;
 }
 
 /* A stretch of time, window by window: of one thread's part, */
 static void run_part(part_t *part, uint64_t begin, uint64_t end) {
     begin_run(part, begin, end);
-    for (uint64_t stop; begin < end; begin = stop) {
-        stop = begin - begin % part->net->window_ns + part->net->window_ns;
-        if (stop > end) stop = end;
-        run_step(part, begin, stop);
+    for (uint64_t window = part->window; window * part->window_ns < end; window++) {
+        uint64_t stop = (window + 1) * part->window_ns;
+        run_step(part, window, stop < end ? stop : end);
     }
     end_run(part, end);
 }
 
-/* or of all parts; windows in which nothing is due are left out. */
+/* of the only part, without windows in which nothing is due, */
+static void run_alone(part_t *part, uint64_t begin, uint64_t end) {
+    begin_run(part, begin, end);
+    for (uint64_t window = part->window; window * part->window_ns < end;) {
+        begin_window(part, window);
+        run_due(part, 1, part->next_begin < end ? part->next_begin : end);
+        end_window(part);
+        uint64_t next = next_due(part);
+        if (next == NEVER) break;
+        window = next > window ? next : window + 1;
+    }
+    end_run(part, end);
+}
+
+/* or of all parts, also without these. */
 static void run_all(net_t *net, uint64_t begin, uint64_t end) {
     part_t *parts = net->parts;
     for (uint32_t p = 0; p < net->n_parts; p++) begin_run(&parts[p], begin, end);
-    while (begin < end) {
-        uint64_t next = NEVER, stop = begin - begin % net->window_ns + net->window_ns;
-        if (stop > end) stop = end;
-        run_together(parts, net->n_parts, begin, stop);
+    for (uint64_t window = parts->window; window * net->window_ns < end;) {
+        uint64_t next = NEVER, stop = (window + 1) * net->window_ns;
+        run_together(parts, net->n_parts, window, stop < end ? stop : end);
         for (uint32_t p = 0; p < net->n_parts; p++) {
             uint64_t due = next_due(&parts[p]);
             if (due < next) next = due;
         }
-        begin = next > stop ? next : stop;
+        if (next == NEVER) break;
+        window = next > window ? next : window + 1;
     }
     for (uint32_t p = 0; p < net->n_parts; p++) end_run(&parts[p], end);
 }
@@ -306,7 +323,7 @@ static double wall_ns(void) {
  * wait for each other. The clock decides who computes, never what. Returns where it ended. */
 static uint64_t run_stretch(net_t *net, uint64_t begin, uint64_t until) {
     if (net->n_parts == 1) {
-        run_all(net, begin, until);
+        run_alone(net->parts, begin, until);
         return until;
     }
     int all = net->always || net->speed[1] > net->speed[0], trial = !net->trial--;
@@ -315,7 +332,7 @@ static uint64_t run_stretch(net_t *net, uint64_t begin, uint64_t until) {
         all = net->always || !all;
         net->trial = net->between;
         if (net->between < SELDOM) net->between *= 2;
-        if (all && net->n_parts > 1) { /* waking up is not what the threads are measured by */
+        if (all) { /* waking up is not what the threads are measured by */
             run_threads(net, begin, end < until ? end : until);
             if (end >= until) return until;
             begin = end;
@@ -325,7 +342,7 @@ static uint64_t run_stretch(net_t *net, uint64_t begin, uint64_t until) {
     }
     if (end > until) end = until;
     double start = wall_ns();
-    if (all && net->n_parts > 1)
+    if (all)
         run_threads(net, begin, end);
     else
         run_all(net, begin, end);
@@ -336,13 +353,15 @@ static uint64_t run_stretch(net_t *net, uint64_t begin, uint64_t until) {
     return end;
 }
 
-/* When something is due next, at the earliest. */
+/* The time at which something is due next, at the earliest. */
 static uint64_t upcoming(net_t *net) {
     uint64_t first = NEVER;
     for (uint32_t p = 0; p < net->n_parts; p++) {
         uint64_t due = next_due(&net->parts[p]);
         if (due < first) first = due;
     }
+    if (first == NEVER) return NEVER;
+    first *= net->window_ns;
     return first > net->now ? first : net->now;
 }
 
@@ -352,6 +371,7 @@ static int make_part(net_t *net, uint32_t number, const uint32_t *owner, const u
                      const uint32_t *boundary) {
     part_t *part = &net->parts[number];
     part->net = net;
+    part->window_ns = net->window_ns;
     part->number = number;
     part->n_boundary = boundary[number];
     part->switches = calloc(net->n_switches, sizeof(uint32_t));
@@ -405,7 +425,7 @@ EXPORT net_t *net_new(const setup_t *setup) {
         net->host_owner[h] = setup->owner[net->links[net->host_link + h].dst];
     for (uint32_t l = 0; l < n_links; l++) {
         link_t *link = &net->links[l];
-        net->rated |= link->rate != 0;
+        if (link->rate) net->admit = has_room;
         if (link->to_host) continue;
         link->owner = setup->owner[link->dst];
         link->place = setup->place[link->dst];
@@ -431,13 +451,13 @@ EXPORT void net_free(net_t *net) {
         for (uint32_t i = 0; i < 2 * WHEEL; i++) free(part->wheel[i / WHEEL][i % WHEEL].items);
         for (uint32_t i = 0; i < part->spare_n; i++) free(part->spare[i].items);
         for (uint32_t i = 0; i < 2 * net->n_parts; i++)
-            free(part->mail[i / net->n_parts][i % net->n_parts].events.items);
+            free(part->mail[i / net->n_parts][i % net->n_parts].parcels.items);
         free(part->far.items);
         free(part->mail[0]);
         free(part->mail[1]);
         free(part->switches);
         free(part->first);
-        free(part->keys);
+        free(part->sorted);
         free(part->drops);
         free(part->replies);
     }

@@ -26,7 +26,7 @@ from testbed.network.network import DROP, NetworkError, Statistics
 from testbed.network.schedules import FOREVER
 from testbed.network.sources import JUMBO_MAX, REPLY, FedSource, Feed, Source
 from testbed.softswitch import Program, Switch
-from testbed.softswitch.compiler.build import load_library, read_c
+from testbed.softswitch.compiler.build import PACKETS, load_library, read_c
 
 _NOWHERE = 0xFFFFFFFF
 
@@ -414,5 +414,5 @@ def _load() -> ctypes.CDLL:
             "net_link_packets": (None, pointer, pointer),
             "net_fault_drops": (None, pointer, pointer),
         },
-        ["-pthread"],
+        ["-pthread", *PACKETS],
     )

@@ -359,7 +359,16 @@ class Summary(TypedDict):
     seed: Annotated[int, _field("as in `config.json`", ge=0, le=2**32 - 1)]
     topology: Annotated[str, _field("the fabric's title")]
     backend: Annotated[str, _field("as in `config.json`")]
+    links: NotRequired[Annotated[int, _number("directed links of the fabric", "links")]]
     faulty_links: Annotated[list[str], _field("names of the directed links with a fault")]
+    rates: NotRequired[
+        Annotated[dict[str, float], _field("the loss rate of each faulty link, as in `links`")]
+    ]
+    matched_links: NotRequired[
+        Annotated[
+            list[str], _field("the faulty links that lose packets only of the flows that match")
+        ]
+    ]
     failed_devices: NotRequired[
         Annotated[
             dict[str, tuple[float, float]],

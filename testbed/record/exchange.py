@@ -6,12 +6,13 @@ from __future__ import annotations
 from testbed.record.run_tables import PLANS
 from testbed.record.schema import COUNT_LIMIT, Column, Schema
 
-KINDS = ("active", "passive", "segment", "connection")
+KINDS = ("active", "passive", "segment", "connection", "roundtrip", "counter")
 
 OBSERVATIONS = Schema(
     "observations",
-    "all telemetry that methods may read: a row for each probed path, each flow or connection, and "
-    "each segment and epoch; `canary export` makes this table from a run",
+    "all telemetry that methods may read: a row for each probed path, each flow or connection, "
+    "each segment and epoch, each pair of pinging ToRs, and each poll of a link's counters; "
+    "`canary export` makes this table from a run, `canary import` from other files",
     (
         Column("id", "int64", "number of the row: any distinct numbers"),
         Column("kind", "text", "the kind of observation", words=KINDS),
@@ -44,7 +45,8 @@ OBSERVATIONS = Schema(
         Column(
             "nodes",
             "node paths",
-            "possible paths, each as the names of its switches in order",
+            "possible paths, each as the names of its switches in order; `*` for a hop that did "
+            "not answer (`connection` only)",
             null="unknown, or in `paths`",
             required=False,
         ),
@@ -63,7 +65,7 @@ OBSERVATIONS = Schema(
             "int64",
             "packets lost",
             "packets",
-            null="in `retransmissions`",
+            null="in `retransmissions` or `arrived`",
             required=False,
             low=0,
             high=COUNT_LIMIT,
@@ -72,6 +74,17 @@ OBSERVATIONS = Schema(
             "retransmissions",
             "int64",
             "packets retransmitted, which hosts know instead of `lost`",
+            "packets",
+            null="in `lost`",
+            required=False,
+            low=0,
+            high=COUNT_LIMIT,
+        ),
+        Column(
+            "arrived",
+            "int64",
+            "`counter` only: packets that the far end counted, which may be more than `sent` if "
+            "both ends were read at different times",
             "packets",
             null="in `lost`",
             required=False,

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components, dijkstra
 
@@ -16,6 +17,7 @@ from testbed.arrays import LongArray
 from testbed.fabric.clos import Fabric
 from testbed.fabric.fat_tree import FatTree
 from testbed.fabric.packet_fabric import TwoSwitches
+from testbed.record.foreign import Receipt
 from testbed.record.messages import shown
 from testbed.record.run_tables import FABRIC
 from testbed.record.schema import TableError
@@ -56,13 +58,15 @@ def write_fabric(path: Path, fabric: Fabric) -> None:
     write_table(path, FABRIC, fabric_columns(fabric))
 
 
-def read_fabric(path: Path) -> NumberedFabric:
+def read_fabric(path: Path | pa.Table, receipt: Receipt | None = None) -> NumberedFabric:
     """Return the fabric of a file; a `FatTree` or `TwoSwitches` if names and links are the same.
+
+    With a ``receipt``, the table is read as other programs write it (`testbed.record.foreign`).
 
     Raises:
         TableError: The file is unreadable or no Clos fabric; one line.
     """
-    table = read_table_or_parts(path, FABRIC)
+    table = read_table_or_parts(path, FABRIC, receipt)
     table.need_rows()
     link = table.values("link")
     (src, dst), names = _ends(table)

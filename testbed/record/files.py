@@ -32,7 +32,7 @@ from testbed.record.schema import FORMAT, VERSION, Schema, TableError
 
 pc: Any = pyarrow.compute  # its functions are made when it is imported
 
-_LINE = 2**16  # the most of the first two lines that is looked at
+LINE = 2**16  # the most of the first two lines that is looked at
 _BLOCK, _LARGEST_BLOCK = 2**20, 2**30
 _LARGEST_UNPACKED = 2**32
 """The most bytes of a compressed file when it is unpacked."""
@@ -44,7 +44,11 @@ Tables of observations shrink to a tenth, and of all the same lines to a hundred
 _PIECE = 2**20  # bytes that are unpacked at a time
 
 
-def table_files(folder: Path) -> list[Path]:
+SUFFIXES = (".parquet", ".csv", ".csv.gz")
+_PARQUET = (".parquet", ".parq", ".pq")
+
+
+def table_files(folder: Path, suffixes: tuple[str, ...] = SUFFIXES) -> list[Path]:
     """Return the files of a folder that holds a table in parts, sorted by name.
 
     Spark, Dask and polars write such folders. Names with ``.`` or ``_`` in front, as ``_SUCCESS``,
@@ -66,12 +70,12 @@ def table_files(folder: Path) -> list[Path]:
             raise TableError(
                 f"{path} is a folder of one value of a column: write the table without partitionBy"
             )
-        if path.is_dir() or not path.name.endswith((".parquet", ".csv", ".csv.gz")):
+        if path.is_dir() or not path.name.endswith(suffixes):
             raise TableError(f"{path} is no part: a folder has .parquet, .csv or .csv.gz files")
     if not files:
         raise TableError(f"{folder} has no .parquet, .csv or .csv.gz file")
     for path in files:
-        if is_text(path) != is_text(files[0]):
+        if path.name.endswith(_PARQUET) != files[0].name.endswith(_PARQUET):
             raise TableError(f"{folder} has CSV and Parquet files: one of both is a table")
     return files
 
@@ -101,7 +105,7 @@ def count_rows(path: Path) -> int:
     try:
         return pq.read_metadata(path.absolute()).num_rows
     except (OSError, ValueError, MemoryError, pa.ArrowException):
-        raise _unreadable(path) from None
+        raise unreadable(path) from None
 
 
 def column_names(path: Path) -> list[str]:
@@ -113,7 +117,7 @@ def column_names(path: Path) -> list[str]:
     try:
         return pq.read_schema(path.absolute()).names
     except (OSError, ValueError, MemoryError, pa.ArrowException):
-        raise _unreadable(path) from None
+        raise unreadable(path) from None
 
 
 def free_buffers() -> None:
@@ -138,7 +142,7 @@ def write_file(path: Path, schema: Schema, table: pa.Table) -> None:
     try:
         with atomic_write(path) as partial:
             if is_csv(path):
-                flat = {name: _flattened(table.column(name)) for name in table.column_names}
+                flat = {name: flattened(table.column(name)) for name in table.column_names}
                 with partial.open("wb") as file:
                     file.write(f"{schema.header}\n".encode())
                     pacsv.write_csv(pa.table(flat), file)
@@ -180,7 +184,7 @@ def _read_parquet(path: Path, schema: Schema, part: bool) -> pa.Table:
             for key, value in (file.metadata.metadata or {}).items()
         }
         if not part or not found.keys().isdisjoint(schema.metadata):
-            _check_version(path, schema, [found.get(key, "") for key in schema.metadata])
+            check_version(path, schema, [found.get(key, "") for key in schema.metadata])
         _check_names(path, schema, file.schema_arrow.names)
         data = file.read()
         data.validate(full=True)
@@ -189,18 +193,18 @@ def _read_parquet(path: Path, schema: Schema, part: bool) -> pa.Table:
     except MemoryError:
         raise TableError(f"{path} does not fit into the memory that is free") from None
     except (OSError, ValueError, pa.ArrowException):
-        raise _unreadable(path) from None
+        raise unreadable(path) from None
     return data
 
 
-def _unreadable(path: Path) -> TableError:
+def unreadable(path: Path) -> TableError:
     """Return the error of a damaged Parquet file; Arrow's own message is about its internals."""
     return TableError(f"{path} is not a readable Parquet file: it may be cut off or damaged")
 
 
 def _read_csv(path: Path, schema: Schema, part: bool) -> pa.Table:
-    with _unpacked(path) if path.suffix == ".gz" else path.open("rb") as file:
-        first, second = file.readline(_LINE), file.readline(_LINE)
+    with unpacked(path) if path.suffix == ".gz" else path.open("rb") as file:
+        first, second = file.readline(LINE), file.readline(LINE)
         size = file.seek(-1, 2) + 1
         complete = file.read(1) == b"\n"
         if first.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
@@ -209,7 +213,7 @@ def _read_csv(path: Path, schema: Schema, part: bool) -> pa.Table:
         words = first.decode("utf-8-sig", errors="replace").rstrip(",;\r\n ").split(" ")
         stated = words[0] == "#" and len(words) == 4
         if stated:
-            _check_version(path, schema, words[1:])
+            check_version(path, schema, words[1:])
         elif not part or words[0] == "#":
             raise TableError(f"{path}: the first line must be {schema.header!r}")
         if not complete:
@@ -224,12 +228,12 @@ def _read_csv(path: Path, schema: Schema, part: bool) -> pa.Table:
         _check_names(path, schema, names)
         source = file if isinstance(file, io.BytesIO) else path.absolute()
         try:
-            return _parse(source, names, int(stated), size)
+            return parse(source, names, int(stated) + 1, size)
         except (ValueError, MemoryError, pa.ArrowException) as error:
-            raise TableError(f"{path}: {_parse_error(error)}") from None
+            raise TableError(f"{path}: {parse_error(error)}") from None
 
 
-def _unpacked(path: Path) -> io.BytesIO:
+def unpacked(path: Path) -> io.BytesIO:
     """Return the content of a file that gzip compressed, as far as tables go, to be read from its
     start."""
     data = io.BytesIO()
@@ -251,28 +255,45 @@ def _unpacked(path: Path) -> io.BytesIO:
     return data
 
 
-def _parse(source: Path | io.BytesIO, names: Sequence[str], skipped: int, size: int) -> pa.Table:
-    """Return all rows; they are parsed in blocks, and in larger ones if a row does not fit.
+def parse(
+    source: Path | io.BytesIO,
+    names: Sequence[str],
+    skipped: int,
+    size: int,
+    separator: str = "",
+) -> pa.Table:
+    """Return all rows as strings; they are parsed in blocks, and in larger ones if a row does not
+    fit.
 
-    ``skipped``: lines before that of the column names; ``size``: bytes of all lines.
+    Args:
+        source: The file.
+        names: The names of the columns, all different.
+        skipped: Lines before the first row.
+        size: Bytes of all lines.
+        separator: The character between columns, for a file of which empty lines are left out; by
+            default commas separate, and an empty line is a row.
     """
     try:
-        return _parse_blocks(source, names, skipped, _BLOCK)
+        return _parse_blocks(source, names, skipped, _BLOCK, separator)
     except pa.ArrowInvalid as error:
         if "straddling" not in str(error):
             raise
-    return _parse_blocks(source, names, skipped, min(size + 1, _LARGEST_BLOCK))
+    return _parse_blocks(source, names, skipped, min(size + 1, _LARGEST_BLOCK), separator)
 
 
 def _parse_blocks(
-    source: Path | io.BytesIO, names: Sequence[str], skipped: int, size: int
+    source: Path | io.BytesIO, names: Sequence[str], skipped: int, size: int, separator: str
 ) -> pa.Table:
     if isinstance(source, io.BytesIO):
         source.seek(0)
     return pacsv.read_csv(
         source,
-        read_options=pacsv.ReadOptions(skip_rows=skipped, block_size=size),
-        parse_options=pacsv.ParseOptions(ignore_empty_lines=False),
+        read_options=pacsv.ReadOptions(
+            skip_rows=skipped, block_size=size, column_names=list(names)
+        ),
+        parse_options=pacsv.ParseOptions(
+            delimiter=separator or ",", ignore_empty_lines=bool(separator)
+        ),
         convert_options=pacsv.ConvertOptions(
             column_types={name: pa.string() for name in names},
             null_values=[""],
@@ -281,7 +302,8 @@ def _parse_blocks(
     )
 
 
-def _parse_error(error: Exception) -> str:
+def parse_error(error: Exception) -> str:
+    """Return the reason for which Arrow could not parse a file of text, as a part of a line."""
     message = first_line(error)
     if "UTF8" in message:
         return f"it is not in UTF-8 ({message})"
@@ -290,7 +312,8 @@ def _parse_error(error: Exception) -> str:
     return message
 
 
-def _check_version(path: Path, schema: Schema, found: Sequence[str]) -> None:
+def check_version(path: Path, schema: Schema, found: Sequence[str]) -> None:
+    """Raise TableError unless the format, table and version in a file are those of a schema."""
     format_, table, version = found
     if (format_, table) != (FORMAT, schema.name):
         problem = f"says {shown(format_)} {shown(table)}" if format_ else "does not name its format"
@@ -314,7 +337,7 @@ def _check_names(path: Path, schema: Schema, names: Sequence[str]) -> None:
         raise TableError(f"{path}: column {missing[0]} is missing")
 
 
-def _flattened(column: Any) -> Any:
+def flattened(column: Any) -> Any:
     """Return a column for CSV: lists of lists become texts as ``1 2|1 3``."""
     if not is_list(column.type):
         if pa.types.is_dictionary(column.type):
@@ -345,7 +368,7 @@ def columns_kind(name: str, example: str, columns: Sequence[str]) -> Kind:
         them."""
         with suppress(OSError, ValueError, MemoryError, csv.Error, pa.ArrowException):
             with path.open("rb") as file:
-                head = file.read(_LINE)
+                head = file.read(LINE)
             if head.startswith(b"PAR1"):
                 return column_names(path) == list(columns)
             first, ended, _ = head.partition(b"\n")

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-Measurement = Literal["segments", "probes", "detector", "connections", "flows"]
+Measurement = Literal["segments", "probes", "detector", "connections", "flows", "roundtrips"]
 
 TCP = 6
 """The IP protocol whose connections 007 watches."""
@@ -32,7 +32,7 @@ MEASUREMENTS: Mapping[Measurement, str] = {
     "connections": "007's traceroutes of the connections that lost packets",
     "flows": "the end hosts' records of their flows",
 }
-"""A description of each measurement, by the name that methods use."""
+"""A description of each measurement of a run, by the name that methods use."""
 
 
 UNSEEN: Mapping[Measurement, str] = {
@@ -42,6 +42,7 @@ UNSEEN: Mapping[Measurement, str] = {
     "detector": "PROBES above 0 sends probes over every link",
     "connections": "more LOAD, or traffic of TCP, lets hosts watch connections over them",
     "flows": "more LOAD, or probes as of TELEMETRY=A1+A2+P, crosses them",
+    "roundtrips": "pings between more pairs of ToRs cross them",
 }
 """What would measure the links that a measurement has not observed."""
 

@@ -20,6 +20,7 @@ import pyarrow.compute
 from testbed.arrays import BoolArray, LongArray
 from testbed.fabric.paths import Paths, PathSets, pointers
 from testbed.record.files import is_text, read_file, table_files, to_arrow, write_file
+from testbed.record.foreign import Receipt, read_foreign
 from testbed.record.messages import first_line, shown
 from testbed.record.schema import Column, Schema, TableError, interval
 
@@ -73,6 +74,8 @@ class Table:
         data: The columns of the file, of any types; those of a CSV file are strings.
         parts: The files of a folder ``path`` that make up the table, in order, and the number of
             rows of each; errors name them.
+        foreign: Whether the forgiving reader made ``data`` (`testbed.record.foreign`), so that any
+            column of strings is read as one of a CSV file.
 
     Raises:
         TableError: Two rows have the same value in the one column that is the schema's key.
@@ -84,12 +87,14 @@ class Table:
         schema: Schema,
         data: pa.Table,
         parts: Sequence[tuple[Path, int]] = (),
+        foreign: bool = False,
     ) -> None:
         self.path = path
         self._schema = {column.name: column for column in schema.columns}
         self._data = data
         self._parts = parts
-        self._csv = is_text(parts[0][0] if parts else path)
+        self._foreign = foreign
+        self._csv = not foreign and is_text(parts[0][0] if parts else path)
         self._key: tuple[str, LongArray] | None = None
         if len(schema.key) == 1:
             self._key = schema.key[0], self.values(schema.key[0])
@@ -202,7 +207,7 @@ class Table:
                 return Paths(pointers(length), links)
             case "paths" | "node paths":
                 (width, length), values, row = self._lists(column, name, "| ")
-                if wanted.type == "node paths":
+                if wanted.type == "node paths" or self._names_links(values):
                     return Nested(width, length, *self._texts(values, name))
                 numbers = self._fitting(self._whole(values, name, row), "int64", name, row)
                 return Nested(width, length, numbers)
@@ -221,6 +226,16 @@ class Table:
             return self._data.column(name)
         return pa.nulls(len(self), pa.string() if self._csv else pa.null())
 
+    def _is_csv(self, column: Any) -> bool:
+        """Return True if the values of a column are texts that stand for numbers or lists."""
+        return self._csv or (self._foreign and pa.types.is_string(column.type))
+
+    def _names_links(self, values: Any) -> bool:
+        """Return True if the links of paths are given by their names, which have an arrow."""
+        if not (self._foreign and pa.types.is_string(values.type)):
+            return False
+        return bool(pc.any(pc.match_substring(values, "->")).as_py())
+
     def _words(self, wanted: Column, codes: LongArray, names: list[str]) -> Texts:
         if not wanted.words:
             return Texts(codes, names)
@@ -235,11 +250,11 @@ class Table:
         self, column: Any, name: str, separators: str
     ) -> tuple[list[LongArray], Any, LongArray]:
         """Return the lengths of the lists of each depth, all values, and the row of each value."""
-        row, lengths = np.arange(len(self)), []
+        row, lengths, as_text = np.arange(len(self)), [], self._is_csv(column)
         for separator in separators:
             if lengths:
                 self._no_nulls(column, name, row)
-            if self._csv:
+            if as_text:
                 column = pc.split_pattern(column, separator)
             elif pa.types.is_null(column.type):
                 column = column.cast(pa.list_(pa.null()))
@@ -257,7 +272,7 @@ class Table:
 
     def _floats(self, column: Any, name: str) -> npt.NDArray[np.float64]:
         kind = column.type
-        if self._csv:
+        if self._is_csv(column):
             self._match(column, _NUMBER, name, "a number", np.arange(len(self)))
         elif not (
             pa.types.is_null(kind) or pa.types.is_floating(kind) or pa.types.is_integer(kind)
@@ -267,7 +282,7 @@ class Table:
 
     def _whole(self, column: Any, name: str, row: LongArray) -> npt.NDArray[np.integer]:
         """Return integers, 0 where a row has no value; ``row`` is the row of each value."""
-        if self._csv:
+        if self._is_csv(column):
             self._match(column, _NUMBER, name, "a whole number", row)
             plain = pc.match_substring_regex(column, _INTEGER)
             as_float = pc.if_else(plain, None, column).cast(pa.float64())
@@ -337,12 +352,22 @@ def read_table(path: Path, schema: Schema) -> Table:
     return Table(path, schema, read_file(path, schema))
 
 
-def read_table_or_parts(path: Path, schema: Schema) -> Table:
+def read_table_or_parts(
+    path: Path | pa.Table, schema: Schema, receipt: Receipt | None = None
+) -> Table:
     """Read a file as `read_table` does, or all files of a folder as one table (`table_files`).
+
+    With a ``receipt``, tables are read as other programs write them (`testbed.record.foreign`), and
+    ``path`` may be an Arrow table; the receipt notes what that took.
 
     Raises:
         TableError: A file is none of this schema and version, or has a value that it may not have.
     """
+    if receipt is not None or isinstance(path, pa.Table):
+        receipt = receipt or Receipt()
+        data, rows = read_foreign(path, schema, receipt)
+        where = Path(schema.name) if isinstance(path, pa.Table) else path
+        return Table(where, schema, data, rows, foreign=True)
     if not path.is_dir():
         return read_table(path, schema)
     read: list[pa.Table] = []

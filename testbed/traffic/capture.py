@@ -22,6 +22,7 @@ import numpy.typing as npt
 
 from testbed.traffic.flows import TCP, UDP
 from testbed.traffic.frames import SNAP, TIMELESS, UNDEFINED, CaptureError, Frames, read_frames
+from testbed.traffic.headers import IPV4, IPV6, Layers
 
 BEYOND = "beyond the run's end"
 
@@ -37,12 +38,12 @@ _HEADER = {_NULL: 4, _LOOP: 4, _ETHERNET: 14, _COOKED: 16, _COOKED2: 20} | dict.
 _TYPE_AT = {_ETHERNET: 12, _COOKED: 14, _COOKED2: 0}
 """Where the Ethernet type stands, in link headers that have one."""
 
-_IPV4, _IPV6, _ARP, _MPLS = 0x0800, 0x86DD, (0x0806, 0x8035), (0x8847, 0x8848)
-_VLAN = (0x8100, 0x88A8, 0x9100, 0x9200)
+_IPV4, _IPV6, _ARP, _MPLS = IPV4, IPV6, (0x0806, 0x8035), (0x8847, 0x8848)
 _FAMILY4, _FAMILY6 = 2, (10, 24, 28, 30)  # AF_INET; AF_INET6 of Linux, the BSDs and macOS
 _ICMP, _ICMP6 = 1, 58
-_EXTENSIONS = (0, 43, 44, 50, 51, 60, 135, 139, 140)
+_ESP = 50
 
+TUNNEL = "tunnels of GRE or IP in IP (:inner replays what is in them)"
 _CUT, _MALFORMED = "cut off by the snap length", "malformed"
 
 
@@ -64,6 +65,7 @@ class Capture:
         share: The share of the file that was read, less than 1 if it goes on long after
             ``duration_s``.
         seconds: The time from the first packet to the last that was read.
+        tunnels: How many of the packets are, or were, within another one.
     """
 
     time_ns: npt.NDArray[np.uint64]
@@ -79,12 +81,15 @@ class Capture:
     refused: Mapping[str, int]
     share: float
     seconds: float
+    tunnels: int = 0
 
 
 def read_capture(
     path: str | Path,
     duration_s: float | None = None,
     progress: Callable[[float], None] = lambda share: None,
+    *,
+    inner: bool = False,
 ) -> Capture:
     """Read the TCP and UDP packets of a file.
 
@@ -94,6 +99,7 @@ def read_capture(
         path: The file.
         duration_s: Read the packets of so many first seconds. None: all, without pauses.
         progress: Receives the share of the file that was read, from 0 to 1.
+        inner: Whether to read the packets within tunnels (`testbed.traffic.headers`).
 
     Raises:
         CaptureError: The file is missing, damaged, empty or no capture, holds no TCP or UDP, or
@@ -103,12 +109,14 @@ def read_capture(
     refused: Counter[str] = Counter()
     limit_ns = None if duration_s is None else int(duration_s * 1e9)
     chunks: list[_Packets] = []
-    frames, timeless, share, first = 0, 0, 1.0, None
+    frames, timeless, tunnels, share, first = 0, 0, 0, 1.0, None
     for chunk in read_frames(path, refused):
         if first is None:
             timed = chunk.time_ns[chunk.time_ns != TIMELESS]
             first = int(timed[~judge_times(timed).stray].min(initial=_NEVER))
-        chunks.append(_parse(chunk, refused))
+        packets, several = _parse(chunk, refused, inner)
+        chunks.append(packets)
+        tunnels += several
         timeless += chunk.timeless
         frames, share = frames + len(chunk.time_ns), chunk.share
         progress(share)
@@ -153,6 +161,7 @@ def read_capture(
         refused=found,
         share=share,
         seconds=float(end - begin) / 1e9,
+        tunnels=tunnels,
     )
 
 
@@ -172,58 +181,56 @@ class _Packets(NamedTuple):
     length: npt.NDArray[np.int64]
 
 
-def _parse(frames: Frames, refused: Counter[str]) -> _Packets:
-    """Return the TCP and UDP packets among frames; count the others in ``refused`` by reason."""
+def _parse(frames: Frames, refused: Counter[str], inner: bool) -> tuple[_Packets, int]:
+    """Return the TCP and UDP packets among frames, those within tunnels if ``inner``, and how many
+    came in a tunnel; count the other frames in ``refused`` by reason."""
     data, captured = frames.data, frames.captured
-    rows = np.arange(len(data))
     at, ether_type, known = _network_layer(frames)
     _count_link_types(frames.link_type[~known], refused)
-
-    def byte(offset: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        """Return the byte at an offset in each frame, int64[n]."""
-        return data[rows, np.minimum(offset, SNAP - 1)].astype(np.int64)
-
-    def word(offset: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        """Return the 16-bit big-endian number at an offset in each frame, int64[n]."""
-        return byte(offset) << 8 | byte(offset + 1)
+    outer_at = at
+    layers = Layers(data, at, ether_type)
+    layers.find(inner)
+    at, ether_type, l4, protocol = layers.at, layers.ether_type, layers.l4, layers.protocol
+    word = layers.word
 
     def long(offset: npt.NDArray[np.int64]) -> npt.NDArray[np.uint64]:
         """Return the 32-bit big-endian number at an offset in each frame, uint64[n]."""
         return (word(offset) << 16 | word(offset + 2)).astype(np.uint64)
 
-    first = byte(at)
-    v4, v6 = ether_type == _IPV4, ether_type == _IPV6
+    first = layers.byte(at)
+    v4, v6 = layers.v4, layers.v6
     sound = np.where(v4, (first >= 0x45) & (first < 0x50), first >> 4 == 6)
-    protocol = np.where(v4, byte(at + 9), byte(at + 6))
-    l4 = at + np.where(v4, (first & 15) * 4, 40)
     whole_ip = captured >= at + np.where(v4, 20, 40)
     cut = captured < frames.length
     rules = (  # the first that holds counts
         ("", ~known),  # counted above
-        (_CUT, (captured < at) & cut),
-        (_MALFORMED, captured < at),
+        (_CUT, (captured < outer_at) & cut),
+        (_MALFORMED, captured < outer_at),
         ("ARP", np.isin(ether_type, _ARP)),
-        ("MPLS", np.isin(ether_type, _MPLS)),
+        ("MPLS without IP", np.isin(ether_type, _MPLS)),
         ("not IP", ~v4 & ~v6),
         (_CUT, ~whole_ip & cut),
         (_MALFORMED, ~whole_ip | ~sound),
-        ("IPv6 with extension headers", v6 & np.isin(protocol, _EXTENSIONS)),
+        ("encrypted (ESP)", protocol == _ESP),
         ("ICMP", protocol == np.where(v4, _ICMP, _ICMP6)),
+        (TUNNEL, layers.tunnel & (protocol != UDP) & (not inner)),
         ("neither TCP nor UDP", (protocol != TCP) & (protocol != UDP)),
-        ("later fragment", v4 & (word(at + 6) & 0x1FFF != 0)),
+        ("later fragment", layers.later),
         (_CUT, (captured < l4 + 4) & cut),
         (_MALFORMED, captured < l4 + 4),
+        (f"with headers of more than {SNAP} bytes", l4 + 4 > SNAP),
     )
     use = np.ones(len(data), np.bool_)
     for reason, holds in rules:
         if reason:
             refused[reason] += int(np.count_nonzero(use & holds))
         use &= ~holds
+    tunnels = int(np.count_nonzero(use & layers.tunnel))
     src, dst = (
         np.where(v4, long(at + in_v4), _v6_key([long(at + in_v6 + 4 * i) for i in range(4)]))
         for in_v4, in_v6 in ((12, 8), (16, 24))
     )
-    return _Packets(
+    packets = _Packets(
         frames.time_ns[use],
         src[use],
         dst[use],
@@ -232,6 +239,7 @@ def _parse(frames: Frames, refused: Counter[str]) -> _Packets:
         protocol[use].astype(np.uint8),
         (frames.length - at + _HEADER[_ETHERNET])[use],
     )
+    return packets, tunnels
 
 
 def _count_link_types(unknown: npt.NDArray[np.int64], refused: Counter[str]) -> None:
@@ -247,19 +255,12 @@ def _network_layer(
     The Ethernet type is 0 if there is none; the last is whether the link type is supported.
     """
     link_type, data = frames.link_type, frames.data
-    rows = np.arange(len(data))
     at, ether_type = np.zeros((2, len(data)), np.int64)
     for kind, header in _HEADER.items():
         at[link_type == kind] = header
     for kind, where in _TYPE_AT.items():
         those = link_type == kind
         ether_type[those] = data[those, where].astype(np.int64) << 8 | data[those, where + 1]
-    typed = np.isin(link_type, list(_TYPE_AT))
-    for _ in range(2):
-        tagged = typed & np.isin(ether_type, _VLAN)
-        inner = data[rows, at + 2].astype(np.int64) << 8 | data[rows, at + 3]
-        ether_type = np.where(tagged, inner, ether_type)
-        at = np.where(tagged, at + 4, at)
     version, raw = data[:, 0] >> 4, np.isin(link_type, _RAW)
     # the capturing machine's byte order: the family is in the first or in the last byte
     family = np.where(data[:, 1:3].any(axis=1), 0, data[:, 0] | data[:, 3])

@@ -15,7 +15,7 @@ from testbed.fabric.clos import Fabric
 from testbed.fabric.names import plain
 from testbed.fabric.packet_fabric import PacketFabric
 from testbed.traffic.capture import BEYOND
-from testbed.traffic.distributions import WORKLOADS
+from testbed.traffic.distributions import WORKLOADS, size_file
 from testbed.traffic.flow_list import FlowList, read_flow_list
 from testbed.traffic.flows import Traffic
 from testbed.traffic.generator import (
@@ -124,7 +124,7 @@ def locality_share(text: str) -> float | None:
 
 def capture_file(traffic: str) -> Path | None:
     """Return the path of the capture that ``traffic`` names, or None if it names none."""
-    name = traffic.removesuffix(":fit")
+    name = traffic.removesuffix(":fit").removesuffix(":inner").removesuffix(":fit")
     return Path(name) if name.lower().endswith(_CAPTURES) else None
 
 
@@ -136,8 +136,8 @@ def flow_file(traffic: str) -> Path | None:
 def traffic_file(traffic: str) -> Path | None:
     """Return the path of the file that ``traffic`` names, whatever its kind, or None."""
     named = workload(traffic)
-    if named is not None and named[0] not in WORKLOADS:
-        return Path(named[0])
+    if named is not None and (sizes := size_file(named[0])) is not None:
+        return sizes[0]
     return flow_file(traffic) or capture_file(traffic)
 
 
@@ -146,7 +146,7 @@ def workload(traffic: str) -> tuple[str, Pattern] | None:
     and receivers; None if it names neither."""
     skewed = traffic.endswith(":skewed")
     name = traffic.removesuffix(":skewed").removesuffix(":uniform")
-    if name not in WORKLOADS and not name.lower().endswith(".txt"):
+    if name not in WORKLOADS and size_file(name) is None:
         return None
     return name, "skewed" if skewed else "uniform"
 
@@ -223,8 +223,11 @@ def make_traffic(
     """
     path = capture_file(demand.traffic)
     if path is not None:
-        fit = demand.traffic.endswith(":fit")
-        traffic, account = replay(path, topology, demand.seed, demand.duration_s, fit, progress)
+        wishes = demand.traffic.removeprefix(str(path)).split(":")
+        fit, inner = "fit" in wishes, "inner" in wishes
+        traffic, account = replay(
+            path, topology, demand.seed, demand.duration_s, fit, progress, inner=inner
+        )
         _warn_of_what_is_cut_off(demand, account)
         return traffic, account
     path = flow_file(demand.traffic)

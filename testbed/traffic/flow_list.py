@@ -2,12 +2,15 @@
 """Traffic from a list of flows: sender, receiver, bytes and start of each.
 
 The file is CSV with the columns ``src``, ``dst``, ``bytes`` and ``start`` (seconds). Hosts are
-named, or numbered from 0 on as the fabric numbers them.
+named, or numbered from 0 on as the fabric numbers them. If all are IP addresses, each address
+becomes a host, as those of a capture do (`testbed.traffic.replay.seats`). Times since 1970 count
+from the first flow.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 
@@ -16,17 +19,20 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.csv as pacsv
 
+from testbed.arrays import WordArray
 from testbed.errors import UserError
 from testbed.fabric.packet_fabric import PacketFabric
 from testbed.record.messages import first_line, shown, why
 from testbed.traffic.flows import Traffic
 from testbed.traffic.generator import FlowArrivals, payload_rates, send
+from testbed.traffic.replay import seats
 
 COLUMNS = ("src", "dst", "bytes", "start")
 _TYPES = pa.string(), pa.string(), pa.float64(), pa.float64()
 
 _MOST_BYTES, _MOST_FLOWS = 1 << 30, 10_000_000
 _LARGEST = 1e15  # bytes of a flow
+_SINCE_1970 = 1e8  # seconds; no run is as long
 
 
 class FlowListError(UserError):
@@ -72,10 +78,18 @@ def read_flow_list(
         FlowListError: The file is unreadable, or a row makes no sense.
     """
     table = _read(path)
-    src, dst = (_hosts(path, table, end, topology) for end in ("src", "dst"))
     payload = _numbers(path, table, "bytes", 1, _LARGEST)
     start = _numbers(path, table, "start", 0, float("inf"))
-    _refuse(path, src == dst, "src and dst are the same host")
+    if start.min() >= _SINCE_1970:
+        start = start - start.min()
+    found = [_addresses(table, end) for end in ("src", "dst")]
+    if found[0] is not None and found[1] is not None:
+        _refuse(path, found[0] == found[1], "src and dst are the same address")
+        draw = np.random.default_rng([seed, 0xF10E6])
+        src, dst = seats(found[0], found[1], payload, topology, draw)
+    else:
+        src, dst = (_hosts(path, table, end, topology) for end in ("src", "dst"))
+        _refuse(path, src == dst, "src and dst are the same host")
     late = start >= duration_s
     near = topology.host_tor[src] == topology.host_tor[dst]
     kept = np.flatnonzero(~late & ~near)
@@ -93,6 +107,15 @@ def read_flow_list(
     )
     traffic = send(flows, duration_s, host_rate_bps, rng)
     return FlowList(traffic, len(src), int(late.sum()), int((near & ~late).sum()))
+
+
+def read_bytes(path: Path) -> npt.NDArray[np.float64]:
+    """Return the bytes of each flow in a list, float64[flows].
+
+    Raises:
+        FlowListError: The file is unreadable, or a size makes no sense.
+    """
+    return _numbers(path, _read(path), "bytes", 1, _LARGEST)
 
 
 def _read(path: Path) -> pa.Table:
@@ -122,6 +145,21 @@ def _read(path: Path) -> pa.Table:
     if not 0 < table.num_rows <= _MOST_FLOWS:
         raise FlowListError(f"{path} has {table.num_rows:,} flows: use 1 to {_MOST_FLOWS:,}")
     return table
+
+
+def _addresses(table: pa.Table, end: str) -> WordArray | None:
+    """Return the addresses in a column as numbers, uint64[flows], equal for equal addresses; None
+    if some are no IP addresses."""
+    column: Any = table.column(end).combine_chunks().dictionary_encode()
+    names = column.dictionary.to_pylist()
+    if column.null_count or not all("." in name or ":" in name for name in names):
+        return None
+    try:
+        found = [ip_address(name.strip()) for name in names]
+    except ValueError:
+        return None
+    number = np.array([int(each) % (2**61 - 1) for each in found], np.uint64)
+    return number[column.indices.to_numpy(zero_copy_only=False)]
 
 
 def _hosts(path: Path, table: pa.Table, end: str, topology: PacketFabric) -> npt.NDArray[np.int64]:

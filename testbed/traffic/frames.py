@@ -23,8 +23,8 @@ import numpy.typing as npt
 
 from testbed.errors import UserError
 
-SNAP = 96
-"""Bytes kept of a frame: the longest link header, two VLAN tags, the longest IPv4 header, ports."""
+SNAP = 192
+"""Bytes kept of a frame: the link header and tags, IPv6, VXLAN, and the same again within it."""
 
 UNDEFINED = "of an undefined interface"
 

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import hashlib
+import logging
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -12,10 +13,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from testbed.arrays import LongArray, WordArray
+from testbed.fabric.names import plain
 from testbed.fabric.packet_fabric import PacketFabric
 from testbed.network.schedules import Packets
 from testbed.traffic.capture import Capture, mix, read_capture
 from testbed.traffic.flows import MAX_FRAME, MIN_FRAME, Traffic, make_distinct
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -66,24 +71,27 @@ def replay(
     duration_s: float,
     fit: bool = False,
     progress: Callable[[float], None] = lambda share: None,
+    *,
+    inner: bool = False,
 ) -> tuple[Traffic, Account]:
     """Read a capture and return it as traffic of the hosts, with an account of its frames.
 
     Args:
         path: pcap or pcapng, optionally gzipped, with microseconds or nanoseconds, of Ethernet, raw
-            IP, BSD loopback or Linux cooked frames, VLAN tags or none.
+            IP, BSD loopback or Linux cooked frames, with VLAN tags, MPLS labels, PPPoE or none.
         topology: The fabric.
         seed: Draws which address becomes which host.
         duration_s: The run's length.
         fit: Stretch or squeeze the capture to that, instead of using what fits into it.
         progress: Receives the share of the file that was read, from 0 to 1.
+        inner: Whether to replay the packets within tunnels in place of the outer ones.
 
     Raises:
         testbed.traffic.capture.CaptureError: The file is missing, truncated, empty, no capture or
             too large, or holds no TCP or UDP.
     """
     path = Path(path)
-    capture = read_capture(path, None if fit else duration_s, progress)
+    capture = read_capture(path, None if fit else duration_s, progress, inner=inner)
     time_ns, factor = _fitted(capture.time_ns, duration_s) if fit else (capture.time_ns, 1.0)
     with path.open("rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
@@ -103,6 +111,20 @@ def replay(
         pauses_s=round(float(capture.pauses_ns.sum(dtype=np.float64)) / 1e9, 6),
         factor=factor,
     )
+    if capture.tunnels and not inner:
+        log.warning(
+            "%s of the packets of %s are tunnels (VXLAN, Geneve, ...) and are replayed as such: "
+            "add :inner to the name for the packets within",
+            f"{capture.tunnels:,}",
+            plain(path.name),
+        )
+    if account.seconds == 0 and account.replayed > 1:
+        log.warning(
+            "all %s packets of %s have the same time: they are sent at once, and meters see one "
+            "burst; capture with time stamps, or merge the times in with editcap -t",
+            f"{account.replayed:,}",
+            plain(path.name),
+        )
     return onto_hosts(capture, time_ns, topology, seed), account
 
 
@@ -126,10 +148,8 @@ def onto_hosts(
 ) -> Traffic:
     """Return the capture as traffic of hosts, with packets that are sent at ``time_ns``.
 
-    Addresses are assigned to hosts by falling number of packets, rack after rack, so that the
-    busiest are spread. If two communicating addresses are in the same rack, the larger one moves to
-    another rack for this pair, in both directions. If two flows get the same 5-tuple, one gets
-    another source port.
+    `seats` says which address is which host. If two flows get the same 5-tuple, one gets another
+    source port.
     """
     rng = np.random.default_rng([seed, 0xCA97])
     keys = np.zeros(len(capture.src), np.uint64)
@@ -144,24 +164,7 @@ def onto_hosts(
     _, first, flow = np.unique(keys, return_index=True, return_inverse=True)
     src, dst = capture.src[first], capture.dst[first]
 
-    packets = np.bincount(flow, minlength=len(first))
-    address, index = np.unique(np.concatenate((src, dst)), return_inverse=True)
-    busy = np.bincount(index, weights=np.tile(packets, 2))
-    racks = rng.permutation(topology.n_tors)
-    rack = topology.hosts_per_tor
-    seats = racks * rack + np.arange(rack)[:, None]
-    host_of = np.empty(len(address), np.int64)
-    dealt = np.argsort(-busy, kind="stable")
-    host_of[dealt] = seats.ravel()[np.arange(len(address)) % topology.n_hosts]
-    src_host, dst_host = host_of[index[: len(src)]], host_of[index[len(src) :]]
-
-    together = src_host // rack == dst_host // rack
-    moved = np.maximum(src, dst)
-    hop = 1 + (mix(moved) % np.uint64(topology.n_tors - 1)).astype(np.int64)
-    for host, is_moved in ((dst_host, dst == moved), (src_host, (src == moved) & (src != dst))):
-        now = together & is_moved
-        host[now] = (host[now] + rack * hop[now]) % topology.n_hosts
-
+    src_host, dst_host = seats(src, dst, np.bincount(flow, minlength=len(first)), topology, rng)
     flows = (
         src_host.astype(np.int32),
         dst_host.astype(np.int32),
@@ -172,3 +175,41 @@ def onto_hosts(
     make_distinct(rng, *flows)
     size = np.clip(capture.length, MIN_FRAME, MAX_FRAME).astype(np.uint16)
     return Traffic(*flows, Packets(time_ns, flow.astype(np.uint32), size))
+
+
+def seats(
+    src: WordArray,
+    dst: WordArray,
+    amount: npt.NDArray[Any],
+    topology: PacketFabric,
+    rng: np.random.Generator,
+) -> tuple[LongArray, LongArray]:
+    """Return the hosts that stand for the addresses of flows, int64[F] each.
+
+    Addresses are assigned to hosts by falling amount of traffic, rack after rack, so that the
+    busiest are spread. If two communicating addresses are in the same rack, the larger one moves to
+    another rack for this pair, in both directions.
+
+    Args:
+        src, dst: The addresses of each flow as numbers, uint64[F].
+        amount: The traffic of each flow, [F].
+        topology: The fabric of the hosts.
+        rng: Draws the order of the racks.
+    """
+    address, index = np.unique(np.concatenate((src, dst)), return_inverse=True)
+    busy = np.bincount(index, weights=np.tile(amount, 2))
+    racks = rng.permutation(topology.n_tors)
+    rack = topology.hosts_per_tor
+    places = racks * rack + np.arange(rack)[:, None]
+    host_of = np.empty(len(address), np.int64)
+    dealt = np.argsort(-busy, kind="stable")
+    host_of[dealt] = places.ravel()[np.arange(len(address)) % topology.n_hosts]
+    src_host, dst_host = host_of[index[: len(src)]], host_of[index[len(src) :]]
+
+    together = src_host // rack == dst_host // rack
+    moved = np.maximum(src, dst)
+    hop = 1 + (mix(moved) % np.uint64(topology.n_tors - 1)).astype(np.int64)
+    for host, is_moved in ((dst_host, dst == moved), (src_host, (src == moved) & (src != dst))):
+        now = together & is_moved
+        host[now] = (host[now] + rack * hop[now]) % topology.n_hosts
+    return src_host, dst_host

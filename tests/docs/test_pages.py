@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import re
 import subprocess
 import sys
@@ -11,39 +10,60 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+from PIL import Image, ImageChops
 
 from analysis.methods.base import split
 from analysis.methods.registry import METHODS, ON_REQUEST
 from scenarios.experiment.settings import described
 from scenarios.papers.registry import EXPERIMENTS
+from tests.docs import made
+from tests.docs.made import PART
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
-PAGES = sorted(path for path in DOCS.rglob("*.md") if "_build" not in path.parts)
+PAGES = made.pages()
 FLAGS = re.MULTILINE | re.DOTALL
 BEFORE = {"record": "import pandas, pyarrow.parquet\nframe = pandas.DataFrame({'sent': [1]})\n"}
 """What a page's block of Python takes for granted."""
 
-ASKED = re.compile(r"^```\{made\} (\w+)(?: (\w+))?$", re.MULTILINE)
-
 
 @pytest.fixture(scope="module")
 def made_pages() -> ModuleType:
-    """The module that makes tables when the site is built; docs is no package."""
-    spec = importlib.util.spec_from_file_location("made_pages", DOCS / "made_pages.py")
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["made_pages"] = module
-    spec.loader.exec_module(module)
-    return module
+    """The module that makes parts of pages."""
+    return made.module("made_pages")
 
 
-def test_each_page_gets_what_it_asks_for(made_pages: ModuleType) -> None:
-    asked = {found for page in PAGES for found in ASKED.findall(page.read_text())}
-    assert {name for name, _ in asked} == set(made_pages.MAKERS), "one that no page shows is dead"
-    for name, argument in asked:
-        text = made_pages.MAKERS[name](*[argument] if argument else [])
-        assert text.count("\n| ") > 3, (name, argument)
+PARTS = [(page, found["what"]) for page in PAGES for found in PART.finditer(page.read_text())]
+
+
+def test_each_maker_has_a_part_and_each_mark_is_of_one(made_pages: ModuleType) -> None:
+    assert {what.split()[0] for _, what in PARTS} == set(made_pages.MAKERS), "a dead maker"
+    marks = sum(page.read_text().count("<!-- made:") for page in PAGES)
+    assert marks == len(PARTS) == 17, "a mark without its end is no part"
+
+
+@pytest.mark.parametrize(("page", "what"), PARTS, ids=[what for _, what in PARTS])
+def test_what_is_made_is_committed(page: Path, what: str) -> None:
+    shown = next(each["shown"] for each in PART.finditer(page.read_text()) if each["what"] == what)
+    assert shown == made.made(what), "python -m tests.docs.made writes it anew"
+    assert shown.count("\n| ") > 3
+
+
+@pytest.mark.nightly
+def test_the_figures_are_what_the_methods_say(tmp_path: Path) -> None:
+    drawn = {path.name: path for path in made.drawn(tmp_path)}
+    assert drawn.keys() == {path.name for path in made.FIGURES.glob("*.png")}
+    for name, path in drawn.items():
+        share = made.difference(path, made.FIGURES / name)
+        assert share < 0.005, f"{name}: python -m tests.docs.made draws it anew"
+
+
+def test_a_figure_with_a_point_elsewhere_differs(tmp_path: Path) -> None:
+    """By more than the test above allows, so that it can fail."""
+    with Image.open(made.FIGURES / "canary.png") as picture:
+        moved = ImageChops.offset(picture.convert("RGB"), 5, 0)
+    moved.save(tmp_path / "moved.png")
+    assert made.difference(tmp_path / "moved.png", made.FIGURES / "canary.png") > 0.005
 
 
 def test_the_options_are_those_of_the_settings(made_pages: ModuleType) -> None:
@@ -59,7 +79,7 @@ def test_data_files_name_methods_and_experiments_that_exist(made_pages: ModuleTy
 
 
 def test_each_experiment_of_each_paper_is_on_a_page(made_pages: ModuleType) -> None:
-    papers = re.findall(r"\{made\} results (\w+)", "".join(p.read_text() for p in PAGES))
+    papers = [what.split()[1] for _, what in PARTS if what.startswith("results ")]
     shown = "\n".join(made_pages.results(paper) for paper in papers)
     assert set(re.findall(r"^## (\S+)$", shown, re.MULTILINE)) == set(made_pages._results())
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import re
 import sys
 from multiprocessing.synchronize import Barrier
 from pathlib import Path
@@ -100,7 +101,7 @@ def test_runs_without_a_name_get_one_each(tmp_path: Path, n: int) -> None:
     results = at_once(tmp_path, [["run", *QUICK, "--seed", str(seed)] for seed in range(n)])
     assert [code for code, *_ in results] == [0] * n, results
     runs = [path for path in (tmp_path / "runs").iterdir()]
-    told = {out.partition("run directory: ")[2].split("\n")[0] for _, out, _ in results}
+    told = {re.findall(r"^page +(.*)/index\.html$", out, re.MULTILINE)[0] for _, out, _ in results}
     assert told == {f"runs/{path.name}" for path in runs}
     seeds = sorted(RunDirectory(path).summary["seed"] for path in runs)
     assert seeds == list(range(n))

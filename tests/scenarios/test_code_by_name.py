@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-import scenarios
+from canary import run
 from scenarios.experiment.run import run_config
 from scenarios.experiment.settings import Settings
 from tests.scenarios.conftest import Canary, refused
@@ -23,7 +23,7 @@ def evil(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     file = tmp_path / "evil.py"
     file.write_text(
         f"open({str(tmp_path / 'ran')!r}, 'w').close()\n"
-        "from scenarios import Scenario\nSCENARIO = Scenario()\n"
+        "from canary import Scenario\nSCENARIO = Scenario()\n"
     )
     return file
 
@@ -44,7 +44,7 @@ def test_a_settings_file_names_scenarios_of_the_library_only(
     for command in (["run", "RUN=run"], ["compare", "SEEDS=1,2", "OUT=out"]):
         refused(canary(*command, f"CONFIG={theirs}"), f"{theirs}: ", name, "SCENARIO=")
     with pytest.raises(ValueError, match="library"):
-        scenarios.run(config=theirs, path="run")
+        run(config=theirs, path="run")
     config = evil.with_name("config.json")
     recorded = run_config("flap", Settings(backend="flow", epochs=2)) | {"record_version": 1}
     config.write_text(json.dumps(recorded | {"scenario": name}))

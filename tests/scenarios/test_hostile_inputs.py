@@ -218,7 +218,7 @@ ENDS = (
 
 def try_scenario_file(folder: Path, rng: Rng) -> None:
     code = (
-        "from scenarios import Scenario\n"
+        "from canary import Scenario\n"
         "from testbed.faults.plan import Fault, FaultPlan\n"
         f"def {rng.choice(HEADS[:1] * 4 + HEADS)}:\n    {rng.choice(BODIES)}\n{rng.choice(ENDS)}\n"
     )

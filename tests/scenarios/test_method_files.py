@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from scenarios import load
+from canary import load
 from tests.conftest import without_progress
 from tests.scenarios.conftest import Canary, refused
 
@@ -45,7 +45,7 @@ def test_in_a_run_and_again_and_from_its_files(canary: Canary, folder: Path) -> 
     assert canary("export", "run", "--out", "files").code == 0
     files = ("--topology", "files/fabric.parquet", "--telemetry", "files/observations.parquet")
     said = canary("localize", *files, "--method", "mine/worst.py")
-    assert said.code == 0 and "worst.py blames" in said.out
+    assert said.code == 0 and "worst.py (" in said.out and ") blames" in said.out
     refused(canary("show", "run", "METHODS=mine/worst.py"), "METHODS")
 
 

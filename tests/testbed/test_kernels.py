@@ -235,3 +235,14 @@ def test_every_kernel_is_called() -> None:
     )
     unused = [name for name in declared() if not re.search(rf"\.{name}\b", text)]
     assert not unused
+
+
+def test_a_kernel_calls_those_of_its_file(tmp_path: Path) -> None:
+    """The loader would look for its name in the C library first, which has an `error`."""
+    source = tmp_path / "named.c"
+    source.write_text(
+        "KERNEL int64_t error(int64_t n);\n"
+        "KERNEL int64_t twice(int64_t n) { return 2 * error(n); }\n"
+        "__attribute__((noinline)) int64_t error(int64_t n) { return n + 1; }\n"
+    )
+    assert Kernels(source).twice(n=20) == 42

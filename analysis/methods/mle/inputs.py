@@ -12,19 +12,20 @@ import numpy as np
 from analysis.methods.mle.black_holes import as_trials, connections_as_trials, die_whole
 from analysis.methods.mle.hidden import GIVEN, HiddenFlows, PairFlows, sum_up
 from analysis.methods.mle.problem import Observed, Units, observe, over_units
+from analysis.methods.mle.round_trips import over_all_ways
 from analysis.methods.mle.traced import Traces
 from analysis.methods.netbouncer import PATH_PROBES
-from analysis.telemetry.telemetry import Flows, MissingTelemetry, Probes, Telemetry
+from analysis.telemetry.telemetry import Flows, MissingTelemetry, Probes, RoundTrips, Telemetry
 from testbed.arrays import BoolArray, FloatArray, LongArray
 from testbed.errors import UserError
 from testbed.fabric.clos import Fabric
 from testbed.fabric.pair_sets import PairSets
 from testbed.fabric.paths import PathSets
 
-KINDS = ("segments", "A1", "A2", "P", "INT", "detector")
+KINDS = ("segments", "A1", "A2", "P", "INT", "detector", "roundtrip")
 """Canary's segments, deTector's probes, and Flock's kinds (its section 6.2): A1, probes; A2, flows
 that lost packets, with the path traced; P, all flows with their possible paths; INT, all flows with
-the path each took."""
+the path each took; and pings there and back on hidden paths, which are read alone."""
 
 
 def chosen_kinds(kinds: str | None) -> frozenset[str] | None:
@@ -53,13 +54,16 @@ class Parts:
         flows: The flow records, if they are read.
         parts: The parts that were read, by name, without segments.
         watched: The pairs of ToRs between which hosts watched connections, if known.
+        share: Of round trips, the share of a row's packets that cross each link,
+            float64[n_links]; None if others are read.
     """
 
     used: frozenset[str]
     known: list[Observed]
     flows: FlowParts | None
-    parts: Mapping[str, Probes | Flows]
+    parts: Mapping[str, Probes | Flows | RoundTrips]
     watched: PairSets | None
+    share: FloatArray | None = None
 
 
 def chosen_parts(telemetry: Telemetry, kinds: frozenset[str] | None, method: str) -> Parts:
@@ -106,10 +110,18 @@ def chosen_parts(telemetry: Telemetry, kinds: frozenset[str] | None, method: str
         weight = 1.0 if flows is None or not len(parts["flows"]) else 0.5
         sums = [weight * count.sum(axis=0) for count in (counts.sent, counts.lost)]
         known.append(Observed(counts.segments.paths, *sums))
+    trips = kinds is not None and "roundtrip" in kinds
+    if trips and used:
+        raise MissingTelemetry(f"{method} reads the kind roundtrip alone: name no other beside it")
+    if trips or (not used and kinds is None and telemetry.roundtrips is not None):
+        pings = telemetry.need("roundtrips", method)
+        observed, share = over_all_ways(pings, telemetry.topology)
+        read = {"roundtrips": pings}
+        return Parts(frozenset({"roundtrip"}), [observed], None, read, None, share)
     if not used:
         raise MissingTelemetry(
-            f"{method} needs one of the telemetry parts 'segments', 'flows' with paths, 'probes' "
-            "and 'detector': all are missing"
+            f"{method} needs one of the telemetry parts 'segments', 'flows' with paths, 'probes', "
+            "'detector' and 'roundtrips': all are missing"
         )
     watched = None if telemetry.connections is None else telemetry.connections.watched
     return Parts(frozenset(used), known, flows, parts, watched)

@@ -38,6 +38,7 @@ from analysis.methods.mle.likelihood import Problem
 from analysis.methods.mle.mixture import start_from
 from analysis.methods.mle.mixture_search import Found, explain_hidden
 from analysis.methods.mle.problem import Observed, Rows, Units, marks, observe
+from analysis.methods.mle.round_trips import per_link
 from analysis.methods.mle.search import explain, penalty_of, suspects
 from analysis.methods.mle.traced import explain_traced
 from analysis.telemetry.identifiability import Observations
@@ -45,14 +46,14 @@ from analysis.telemetry.telemetry import Telemetry
 from testbed.arrays import BoolArray
 from testbed.fabric.clos import Fabric
 from testbed.fabric.paths import PathSets
-from testbed.record.measurements import MEASUREMENTS, Measurement
+from testbed.record.measurements import UNSEEN, Measurement
 
 SOME_LIVE = 2.0
 """A link that loses whole flows at a rate below this clearly lets other flows pass."""
 
-RECORD_BYTES = {"probes": 16, "detector": 12, "flows": 52}
-"""Bytes of one record: of a probed path, of a path of deTector's plan, and of an IPFIX flow record
-(Flock, section 5.1)."""
+RECORD_BYTES = {"probes": 16, "detector": 12, "flows": 52, "roundtrips": 16}
+"""Bytes of one record: of a probed path, of a path of deTector's plan, of an IPFIX flow record
+(Flock, section 5.1), and of the pings between two ToRs."""
 
 
 class Mle(Method):
@@ -137,29 +138,41 @@ class Mle(Method):
         weighable = [part for part, useful in zip(known, informative, strict=True) if useful]
         others = [part for part, useful in zip(known, informative, strict=True) if not useful]
 
+        least = self.fault_rate * (1.0 if parts.share is None else float(parts.share.min()))
+
+        def explain_parts(observed: list[Observed]) -> Problem:
+            """Return the explanation of observations over known paths and of the hidden flows."""
+            return self._explanation(observed, flows, fabric, units, least)
+
         def explain_again(found: Problem) -> tuple[BoolArray, Problem | None]:
             """Return the units that lose whole flows, bool[U], and the explanation of the
             observations weighted by the correlation of their losses; None if every weight is 1."""
             weighed = correlated(weighable, units, found)
             if not weighed.any:
                 return weighed.in_flows, None
-            return weighed.in_flows, self._explanation(weighed.parts + others, flows, fabric, units)
+            return weighed.in_flows, explain_parts(weighed.parts + others)
 
-        explained = self._explanation(known, flows, fabric, units)
+        explained = explain_parts(known)
         found, in_flows = weigh_until_settled(explained, explain_again)
         counted = None
         if flows is not None and flows.kinds == {"A2"}:
             counted = observe(known, units).arrived
         failed = failed_devices(found, fabric, units, penalty=self.penalty, counted=counted)
         in_flows &= found.blamed
-        return verdict_of(self, fabric, units, found, failed, in_flows)
+        verdict = verdict_of(self, fabric, units, found, failed, in_flows)
+        return verdict if parts.share is None else per_link(verdict, parts.share)
 
     def _explanation(
-        self, known: list[Observed], flows: FlowParts | None, fabric: Fabric, units: Units
+        self,
+        known: list[Observed],
+        flows: FlowParts | None,
+        fabric: Fabric,
+        units: Units,
+        fault_rate: float,
     ) -> Problem:
         """Return the rates and blamed units that explain observations over known paths and
         loss-free flows with hidden paths."""
-        rows, candidate, hidden, options = self._observed(known, flows, units)
+        rows, candidate, hidden, options = self._observed(known, flows, units, fault_rate)
         if hidden is None:
             return explain(rows, units.size, candidate, **options)
         if flows is not None and flows.kinds == {"A2"}:
@@ -172,7 +185,7 @@ class Mle(Method):
     ) -> Problem | Found:
         """Return the explanation if flows with hidden paths lost packets. The search starts from
         what ``probed``, the observations over known paths without flows, explain alone."""
-        rows, candidate, hidden, options = self._observed(known, flows, units)
+        rows, candidate, hidden, options = self._observed(known, flows, units, self.fault_rate)
         if hidden is None:
             return explain(rows, units.size, candidate, **options)
         start = start_from(probed, units, **options)
@@ -182,7 +195,7 @@ class Mle(Method):
         return explain_hidden(rows, units.size, candidate, hidden, start, **options)
 
     def _observed(
-        self, known: list[Observed], flows: FlowParts | None, units: Units
+        self, known: list[Observed], flows: FlowParts | None, units: Units, fault_rate: float
     ) -> tuple[Rows, BoolArray, HiddenFlows | None, dict[str, Any]]:
         """Return the rows of known paths, the units that may be blamed, the flows with hidden
         paths, and the options ``fault_rate`` and ``penalty``."""
@@ -190,15 +203,15 @@ class Mle(Method):
         lost, arrived = rows.lost_over(), rows.arrived
         hidden = None
         if flows is None:
-            candidate = suspects(lost, arrived, self.fault_rate)
+            candidate = suspects(lost, arrived, fault_rate)
         else:
             more_lost, more_arrived = flows.at_most(units)
-            candidate = suspects(lost + more_lost, arrived + more_arrived, self.fault_rate)
+            candidate = suspects(lost + more_lost, arrived + more_arrived, fault_rate)
             candidate |= flows.lossy
             # One by one where it matters, to first order elsewhere.
             rows = rows._replace(arrived=arrived + np.where(candidate, 0.0, more_arrived))
             hidden = hidden_flows(flows, units, candidate)
-        options = {"fault_rate": self.fault_rate, "penalty": self.penalty}
+        options = {"fault_rate": fault_rate, "penalty": self.penalty}
         return rows, candidate, hidden, options
 
     def telemetry_bytes(self, telemetry: Telemetry) -> int:
@@ -213,12 +226,13 @@ class Mle(Method):
         read = {"segments"} & data.used | set(data.parts)
         if "A2" in data.used and telemetry.connections is not None:
             read.add("connections")
-        return [name for name in MEASUREMENTS if name in read]
+        return [name for name in UNSEEN if name in read]
 
     def probe_packets(self, telemetry: Telemetry) -> int:
         """Return how many probes were sent, and traceroute packets with the kind A2."""
         data = self.data(telemetry)
-        probes = (data.parts[name] for name in ("probes", "detector") if name in data.parts)
+        sent = ("probes", "detector", "roundtrips")
+        probes = (data.parts[name] for name in sent if name in data.parts)
         packets = sum(int(part.sent.sum()) for part in probes)
         if "A2" in data.used and telemetry.connections is not None:
             packets += telemetry.connections.traceroute_packets

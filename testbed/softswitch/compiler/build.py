@@ -6,6 +6,7 @@ from __future__ import annotations
 import ctypes
 import fcntl
 import hashlib
+import importlib.util
 import os
 import re
 import shlex
@@ -24,6 +25,9 @@ from testbed.caches import made_cache, owned, shared, user_cache
 from testbed.softswitch.errors import CompileError, NoCompiler, SoftSwitchError
 
 C_SOURCES = Path(__file__).parent.parent / "runtime" / "c"
+PACKETS = ("-fno-tree-slp-vectorize",)
+"""The flag for code that runs packet by packet: it has nothing to compute side by side, and to put
+two fields into one vector register takes more instructions than it saves."""
 FLAGS = ("-std=gnu11", "-O2", "-fPIC", "-shared", "-fno-strict-aliasing")
 NATIVE = ("-march=native", "-mcpu=native")
 """Flags for all instructions of this processor; some compilers for ARM know only the second."""
@@ -37,7 +41,8 @@ A program of a stranger is bounded, too, but not what a compiler makes of it.
 
 
 def compiler() -> list[str]:
-    """Return the C compiler command: $CC, else the first of cc, gcc, clang on PATH."""
+    """Return the C compiler command: $CC, else the first of cc, gcc, clang on PATH, else zig's of
+    the package ziglang."""
     try:
         chosen = shlex.split(os.environ.get("CC", ""))
     except ValueError as error:  # a quote that does not end
@@ -49,9 +54,11 @@ def compiler() -> list[str]:
         found = shutil.which(name)
         if found:
             return [found, *chosen[1:]]
+    if not chosen and (ziglang := importlib.util.find_spec("ziglang")) and ziglang.origin:
+        return [str(Path(ziglang.origin).with_name("zig")), "cc"]
     raise NoCompiler(
         f"no C compiler: looked for {', '.join(wanted)} on PATH; install gcc "
-        "(Debian: apt install gcc libc6-dev) or set CC"
+        "(Debian: apt install gcc libc6-dev), or the package ziglang, or set CC"
     )
 
 

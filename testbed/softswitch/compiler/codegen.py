@@ -101,6 +101,7 @@ def generate(parsed: Parsed, observed: tuple[str, str] | None) -> Generated:
         intrinsics(layout, ref),
         f"#define SS_NO_ERROR {program.errors['NoError']}\n",
         f"#define SS_DROP_PORT {program.drop_port}\n",
+        f"#define SS_ASSERTS {len(actions.asserts)}\n",
         field_lists(layout),
         calc_code,
         checksums(layout, calc_names, stacks),

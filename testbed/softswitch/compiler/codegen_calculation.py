@@ -12,7 +12,7 @@ from testbed.softswitch.compiler.bmv2_program import VALID, Constant
 from testbed.softswitch.compiler.codegen_headers import write_values
 from testbed.softswitch.compiler.expressions import Expressions
 from testbed.softswitch.compiler.layout import FieldRef, Layout
-from testbed.softswitch.compiler.nodes import literal
+from testbed.softswitch.compiler.nodes import joined, literal
 from testbed.softswitch.compiler.rows import field_words
 from testbed.softswitch.compiler.schema_values import Value, source_of
 from testbed.softswitch.errors import UnsupportedProgram
@@ -88,11 +88,14 @@ ON_VALUES = {"crc32": "ss_crc32_value", "crc16": "ss_crc16_value"}
 
 def _joined(inputs: list[Input]) -> str:
     """Return the C expression of all inputs, concatenated into a number of at most 128 bits."""
-    parts, left = [], sum(i.width for i in inputs)
+    parts: list[tuple[str, int]] = []
+    left = sum(i.width for i in inputs)
     for i in inputs:
         left -= i.width
-        parts.append(f"(u128)({i.code})" + (f" << {left}" if left else ""))
-    return " | ".join(parts)
+        parts.append((f"(uint64_t)({i.code})", left))
+        if i.width > 64:
+            parts.append((f"(uint64_t)((u128)({i.code}) >> 64)", left + 64))
+    return joined(parts)
 
 
 def _added(inputs: list[Input]) -> str:

@@ -219,7 +219,8 @@ class ControlWriter:
                 parts[place.word].append(f"(uint64_t){name}")
                 parts[place.word + 1].append(f"(uint64_t)({name} >> 64)")
             else:
-                up = f" << {place.shift}" if place.shift else ""
+                # a field of no bits may lie behind the word's last one
+                up = f" << {place.shift}" if place.shift and k.width else ""
                 parts[place.word].append(f"(uint64_t){value}{up}")
         words = ", ".join(" | ".join(x) for x in parts)
         return [*before, f"const uint64_t key[{lay.words}] = {{{words}}};"]
@@ -236,7 +237,7 @@ class ControlWriter:
             return f"    {self._call(d.action_id, params)} {after}"
         out = [
             "    {",
-            f"    const ss_table *t = sw->tables + {t.index};",
+            f"    ss_table *t = sw->tables + {t.index};",
             f"    const uint64_t *def = {self.default(t)};",
             "    uint64_t *row = NULL;",
             "    (void)t;",
@@ -247,7 +248,9 @@ class ControlWriter:
                 1 << pl.word for k, pl in zip(t.key, lay.places, strict=True) if k.match == "range"
             )
             exact = literal(self._exact(t, lay), 64)
-            extra = f", UINT64_C({ranges:#x}), {exact}" if lay.kind == "ternary" else ""
+            alone = len(t.key) == lay.words == 1 and t.key[0].mask is None
+            extras = {"ternary": f", UINT64_C({ranges:#x}), {exact}", "lpm": f", {int(alone)}"}
+            extra = extras.get(lay.kind, "")
             out.append(
                 f"    row = ss_find_{lay.kind}(t, key, {lay.words}, {lay.row_words}{extra});"
             )

@@ -27,9 +27,9 @@ def _write_kept(header: str, t: HeaderType, buffer: str, was: str) -> list[str]:
         if bit % 8:
             continue
         values = [(f"{header}.f{i}", t.fields[i].width, False) for i in group]
-        same = " && ".join(f"{header}.f{i} == {was}.f{i}" for i in group)
+        same = " && ".join(f"SS_SURELY({header}.f{i} == {was}.f{i})" for i in group)
         for line in write_values(values, buffer, start):
-            out.append(f"if (!(SS_SURELY(placed) && SS_SURELY({same}))) {line}")
+            out.append(f"if (!(SS_SURELY(placed) && {same})) {line}")
         group, start = [], bit
     return out
 

@@ -9,9 +9,15 @@ from testbed.softswitch.compiler.nodes import literal
 from testbed.softswitch.errors import UnsupportedProgram
 
 
-def read_bits(buffer: str, bit: int, width: int) -> str:
-    """Return the C expression of ``width`` (at most 128) bits at a bit offset of a buffer."""
+def read_bits(buffer: str, bit: int, width: int, size: int = 0) -> str:
+    """Return the C expression of ``width`` (at most 128) bits at a bit offset of a buffer.
+
+    ``size``: bytes that the buffer surely has; 5 to 7 bytes are read as 8 where it has so many.
+    """
     first, last = bit // 8, (bit + width - 1) // 8
+    if 5 <= last - first + 1 < 8 <= size:
+        first = min(first, size - 8)
+        last = first + 7
     n = last - first + 1
     if n > 16:
         return f"ss_get_bits({buffer}, {bit}, {width})"
@@ -42,7 +48,8 @@ def extract(header: str, t: HeaderType, buffer: str, length: list[str]) -> list[
             else:
                 out.append(f"ss_get_wide({target}, {buffer}, {f.offset}, {f.width});")
         elif f.width:
-            out.append(f"{target} = {read_bits(buffer, f.offset, f.width)};")
+            size = 0 if t.varbit else t.width // 8
+            out.append(f"{target} = {read_bits(buffer, f.offset, f.width, size)};")
     return out
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from testbed.softswitch.compiler import schema_values as values
 from testbed.softswitch.compiler.layout import FieldRef, Layout
-from testbed.softswitch.compiler.nodes import Node, ctype, literal, power_bits
+from testbed.softswitch.compiler.nodes import Node, ctype, joined, literal, power_bits
 from testbed.softswitch.compiler.schema_rules import MAX_BITS
 from testbed.softswitch.errors import UnsupportedProgram
 
@@ -322,6 +322,9 @@ class Expressions:
             return literal(n.lo, bits)
         if n.op == "&" and bits == 128 and n.lo >= 0 and n.hi < 1 << 64:
             return f"(u128){self.modular(n, 64)}"
+        parts = self._joined(n) if n.op == "|" and bits == 128 else None
+        if parts:
+            return joined(parts)
         if n.op == "~":
             return f"(~{self.modular(n.kids[0], bits)})"
         if n.op == "?":
@@ -343,6 +346,28 @@ class Expressions:
             size = (wide.field.width + 7) // 8
             return f"({u})ss_wide({wide.field.code}, {size}, {shift})"
         return f"({u}){self.exact(n)}"
+
+    def _joined(self, n: Node, up: int = 0) -> list[tuple[str, int]] | None:
+        """Return the parts of a concatenation, as `joined` takes them; None if it is none.
+
+        A concatenation shifts and masks its parts, but no mask takes anything from them.
+        """
+        if n.lo >= 0 and n.hi < 1 << 64 and n.op not in ("|", "<<", "&"):
+            return [(self.modular(n, 64), up)]
+        match n.op:
+            case "|":
+                left, right = (self._joined(kid, up) for kid in n.kids)
+                return None if left is None or right is None else left + right
+            case "<<" if (shift := n.kids[1].const) is not None:
+                return self._joined(n.kids[0], up + shift) if up + shift < 128 else None
+            case "&" if (mask := n.kids[1].const) is not None and n.kids[0].lo >= 0:
+                whole = mask & mask + 1 == 0 and n.kids[0].hi <= mask
+                return self._joined(n.kids[0], up) if whole else self._low(n, up)
+            case _:
+                return None
+
+    def _low(self, n: Node, up: int) -> list[tuple[str, int]] | None:
+        return [(self.modular(n, 64), up)] if n.hi < 1 << 64 else None
 
     def _at_most(self, n: Node, most: int) -> Node:
         """Return the minimum of a non-negative node and ``most``.

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from testbed.softswitch.compiler.layout import FieldRef
@@ -55,3 +56,21 @@ def literal(value: int, bits: int) -> str:
 def power_bits(v: int) -> int:
     """Return the number of bits of v >= 0: the smallest n with v < 2**n."""
     return v.bit_length()
+
+
+def joined(parts: Sequence[tuple[str, int]]) -> str:
+    """Return the C expression of the u128 that is made of values by "or".
+
+    ``parts``: a C expression of type uint64_t of each value, and the bit of the u128 at which it
+    begins; bits beyond the 128th are lost. Each half is computed by itself, because compilers shift
+    numbers of 128 bits with two or three instructions.
+    """
+    high, low = [], []
+    for code, at in parts:
+        if at < 64:
+            low.append(f"{code} << {at}" if at else code)
+            high += [f"{code} >> {64 - at}"] if at else []
+        else:
+            high.append(f"{code} << {at - 64}" if at > 64 else code)
+    halves = (" | ".join(f"({one})" for one in half) or "UINT64_C(0)" for half in (high, low))
+    return "((u128)({}) << 64 | ({}))".format(*halves)

@@ -157,6 +157,25 @@ class KeyEncoding:
         size = 8 * self.layout.words
         return value.to_bytes(size, "little"), mask.to_bytes(size, "little"), prefix
 
+    def encode_exact(self, matches: Sequence[Match]) -> bytes:
+        """Return the words of the values of many matches of a table with exact keys only."""
+        size = 8 * self.layout.words
+        places = [
+            (shift, (1 << k.width) - 1) for k, shift in zip(self.key, self._shifts, strict=True)
+        ]
+        sliced = any(k.mask is not None for k in self.key)
+        out: list[bytes] = []
+        for match in matches:
+            value = 0
+            plain = not sliced and len(match) == len(places)
+            for m, (shift, most) in zip(match, places, strict=False):
+                if type(m) is not int or not 0 <= m <= most:
+                    plain = False
+                    break
+                value |= m << shift
+            out.append(value.to_bytes(size, "little") if plain else self.encode(match)[0])
+        return b"".join(out)
+
     def plain(self, match: Match) -> tuple[Any, ...]:
         """Return a match that ``encode`` takes, with byte strings converted to integers."""
 

@@ -21,7 +21,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from testbed.softswitch.compiler.bmv2_program import DROP_PORT, KeyField
-from testbed.softswitch.compiler.build import load_library
+from testbed.softswitch.compiler.build import PACKETS, load_library
 from testbed.softswitch.compiler.source import Source, read_file, translate
 
 MAX_OUT = 1024  # SS_MAX_OUT of abi.h
@@ -71,17 +71,31 @@ class BatchOut(ctypes.Structure):
     ]
 
 
+class Arrival(ctypes.Structure):
+    """The structure ``ss_arrival`` of abi.h: a packet of which the first ``stored`` bytes exist."""
+
+    _fields_ = [
+        ("room", c_void_p),
+        ("data", c_void_p),
+        ("now_us", c_uint64),
+        ("port", c_uint32),
+        ("stored", c_uint32),
+        ("length", c_uint32),
+    ]
+
+
 _P, _U32, _U64 = c_void_p, c_uint32, c_uint64
 _SIGNATURES = {
     "ss_create": (_P, _U64),
     "ss_destroy": (None, _P),
     "ss_process": (c_int, _P, _U32, _P, _U32, _U64, _P, _P, POINTER(Result)),
     "ss_prefetch": (None, _P),
-    "ss_forward": (c_int, _P, _U32, _P, _P, _U32, _U32, _U64, _P, _P, POINTER(Result)),
+    "ss_forward": (c_int, _P, POINTER(Arrival), _P, _P, POINTER(Result)),
     "ss_priority": (_U32, _P),
     "ss_waits": (None, _P, _U32, _U32, _U32),
     "ss_digests_pending": (_U32, _P),
     "ss_table_add": (c_int64, _P, _U32, _P, _P, _U64, _U64, _P),
+    "ss_table_add_all": (_U64, _P, _U32, _P, _U64, _U64, _P, _P),
     "ss_table_modify": (c_int, _P, _U32, _U64, _U64, _P),
     "ss_table_delete": (c_int, _P, _U32, _U64),
     "ss_table_clear": (None, _P, _U32),
@@ -264,7 +278,7 @@ class Program:
                 for fl in d.learn_lists.values()
             }
         )
-        self.lib = load_library(source.code, _SIGNATURES)
+        self.lib = load_library(source.code, _SIGNATURES, PACKETS)
         self.head_bytes = source.head_bytes
 
     @classmethod

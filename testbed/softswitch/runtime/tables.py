@@ -169,10 +169,13 @@ class Table:
     def _raw_insert(self, value: bytes, mask: bytes, prio: int, meta: int, params: Any) -> int:
         h = self._lib.ss_table_add(self._sw, self._i, value, mask, prio, meta, params)
         if h < 0:
-            code, why = ERRORS[h]
-            full = f" ({self.definition.max_size} entries)" if h == -2 else ""
-            raise TableError(code, f"table {self.name!r}: {why}{full}")
+            raise self._refusal(h)
         return h
+
+    def _refusal(self, error: int) -> TableError:
+        code, why = ERRORS[error]
+        full = f" ({self.definition.max_size} entries)" if error == -2 else ""
+        return TableError(code, f"table {self.name!r}: {why}{full}")
 
     def add(
         self, match: Match, action: str, params: Sequence[Any] = (), priority: int | None = None
@@ -184,6 +187,26 @@ class Table:
         """
         meta, packed = self._reference(action, params)
         return self._insert(match, meta, packed, priority)
+
+    def add_all(self, matches: Sequence[Match], action: str) -> list[int]:
+        """Add an entry for each of many matches, of a table with exact keys only, whose action has
+        no parameters; return their handles.
+
+        Raises:
+            TableError: As of ``add``; the entries before the wrong one were added.
+        """
+        if self.layout.kind != "exact":
+            return [self.add(match, action) for match in matches]
+        self._mutable()
+        meta, packed = self._reference(action, ())
+        keys = self._keys.encode_exact(matches)
+        handles = np.empty(len(matches), np.int64)
+        added = self._lib.ss_table_add_all(
+            self._sw, self._i, keys, len(matches), meta, packed, handles.ctypes.data
+        )
+        if added < len(matches):
+            raise self._refusal(int(handles[added]))
+        return handles.tolist()
 
     def modify(self, handle: int, action: str, params: Sequence[Any] = ()) -> None:
         """Replace the action and the parameters of the entry with a handle, a number from `add`."""

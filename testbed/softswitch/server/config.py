@@ -434,7 +434,7 @@ def _p4info_beside(json: Path) -> Any:
                 text_format.Parse(data.decode("utf-8"), p4info)
             except RecursionError:
                 raise InvalidProgram(f"{file} has messages that are nested too deeply") from None
-            except (OSError, UnicodeDecodeError, ParseError) as e:
+            except (OSError, ValueError, ParseError) as e:  # a number may be out of its range
                 reason = str(e).splitlines()[0]
                 raise InvalidProgram(f"cannot read {file}: {reason}") from None
             break

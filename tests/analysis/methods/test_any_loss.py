@@ -11,7 +11,7 @@ import pytest
 
 from analysis.methods.any_loss import AnyLoss
 from analysis.telemetry.telemetry import Probes, Telemetry
-from scenarios import run
+from canary import run
 from testbed.fabric.ecmp import Ecmp
 from testbed.fabric.fat_tree import FatTree
 

@@ -162,18 +162,19 @@ def test_a_capture_is_replayed_kept_or_fitted(
         assert (
             account["sha256"] == hashlib.sha256((folder / "trace.pcap.gz").read_bytes()).hexdigest()
         )
-        assert f"600 frames read, {expected} replayed" in result.out
+        assert f"traffic of trace.pcap.gz: {expected} of 600 frames replayed" in result.out
+        assert f"600 frames read, {expected} replayed" in canary("show", "-v", str(path)).out
         longer = "trace.pcap.gz is longer than the run of 0.2 s: 100 of 600 frames in 1.2 s"
         assert (longer in result.err + caplog.text) == (expected == 100), result.err
         assert (flows["src_host"] != flows["dst_host"]).all()
         tuples = zip(*(flows[c].tolist() for c in list(flows)[:5]), strict=True)
         assert len(set(tuples)) == len(flows["sent"])
-    assert f"{expected} replayed" in canary("analyze", str(path), *ONE).out
+    assert f"{expected} of 600 frames replayed" in canary("analyze", str(path), *ONE).out
 
 
 def test_no_compiler_says_what_to_install(tmp_path: Path) -> None:
     result = command(
-        "run", *QUICK, cwd=tmp_path, PATH="/nonexistent", XDG_CACHE_HOME=str(tmp_path / "cache")
+        "run", *QUICK, cwd=tmp_path, CC="/nonexistent/cc", XDG_CACHE_HOME=str(tmp_path / "cache")
     )
     refused(said_by(result), "compiler", "gcc")
 
@@ -237,7 +238,7 @@ def test_an_interrupted_run_leaves_nothing_behind(
 
 def test_a_scenario_file_of_ones_own(folder: Path, canary: Canary) -> None:
     (folder / "mine.py").write_text(
-        "from scenarios import Scenario\n"
+        "from canary import Scenario\n"
         "SCENARIO = Scenario(defaults={'faults': 'core0->agg0_0:0.3'})\n"
     )
     result = canary("run", *QUICK, "--scenario", "mine.py", "--run", "r")
@@ -246,7 +247,7 @@ def test_a_scenario_file_of_ones_own(folder: Path, canary: Canary) -> None:
     (folder / "broken.py").write_text("import nothing_of_that_name\n")
     refused(canary("run", "--scenario", "broken.py"), "broken.py", "nothing_of_that")
     (folder / "odd.py").write_text(
-        "from scenarios import Scenario\nSCENARIO = Scenario(defaults={'fault': '1links'})\n"
+        "from canary import Scenario\nSCENARIO = Scenario(defaults={'fault': '1links'})\n"
     )
     refused(canary("run", *QUICK, "--scenario", "odd.py"), "FAULT is not a setting")
     (folder / "empty.py").write_text("")

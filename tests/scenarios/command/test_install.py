@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 
-from scenarios.command.install import LOCKS, install_locked
+from scenarios.command.install import EXTRAS, LOCKS, install_locked
 from tests.patience import PATIENCE_S
 from tests.wheels import LATER, locked_versions, make_wheel
 
@@ -49,9 +49,16 @@ def test_what_is_installed_is_the_lock() -> None:
     assert LATER not in {one.version for one in distributions()}
 
 
-def test_the_developers_lock_holds_the_users() -> None:
+def test_the_developers_lock_holds_all_others() -> None:
     users, developers = locked_versions(USERS), locked_versions(DEVELOPERS)
     assert users.items() < developers.items()
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"][
+        "optional-dependencies"
+    ]
+    for extra in EXTRAS:
+        added = locked_versions(ROOT / LOCKS[extra])
+        assert added.items() < developers.items() and not added.keys() & users.keys()
+        assert {Requirement(line).name for line in extras[extra]} <= added.keys()
 
 
 def test_users_get_no_tool_of_developers() -> None:
@@ -148,10 +155,10 @@ def tiny(tmp_path: Path) -> Path:
     return folder
 
 
-def set_up(project: Path, **environment: str) -> subprocess.Popen[str]:
+def set_up(project: Path, kind: str = "users", **environment: str) -> subprocess.Popen[str]:
     """Begin to set a tiny project up, its compiled code being nothing."""
     offline = {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(project), "PIP_CONFIG_FILE": os.devnull}
-    command = [sys.executable, "-I", project / "scenarios" / "command" / "install.py", "users"]
+    command = [sys.executable, "-I", project / "scenarios" / "command" / "install.py", kind]
     return subprocess.Popen(
         command,
         env={**os.environ, **offline, **environment},
@@ -202,6 +209,61 @@ def test_what_a_machine_lacks_is_said_before_anything_is_made(tiny: Path) -> Non
         "canary: there is no working C compiler: apt install gcc libc6-dev, or set CC\n"
     )
     assert not (tiny / ".venv").exists()
+
+
+def lock_extra(project: Path, extra: str, name: str) -> None:
+    (project / extra).mkdir()
+    lock_of(project / extra, make_wheel(project, name, "1.0")).rename(project / LOCKS[extra])
+
+
+def test_where_no_compiler_is_zig_is_installed(tiny: Path, tmp_path: Path) -> None:
+    lock_extra(tiny, "compiler", "ziglang")
+    programs = tmp_path / "programs"  # what a wheel's scripts need, and no compiler
+    programs.mkdir()
+    for name in ("sh", "printenv"):
+        (programs / name).symlink_to(str(shutil.which(name)))
+    code, out, errors = said(set_up(tiny, PATH=str(programs), CC=""))
+    assert (code, errors) == (0, "")
+    assert out.count("takes zig from PyPI") == 1 and "apt install gcc" in out
+    assert "ziglang==1.0" in versions(tiny / ".venv" / "bin" / "python")
+    assert said(set_up(tiny, PATH=str(programs), CC="")) == (0, "", "")
+
+
+def test_an_extra_is_added_once(tiny: Path) -> None:
+    lock_extra(tiny, "plot", "drawing")
+    assert said(set_up(tiny))[0] == 0
+    code, out, errors = said(set_up(tiny, "plot"))
+    assert (code, out, errors) == (0, f"{EXTRAS['plot']}\n", "")
+    found = versions(tiny / ".venv" / "bin" / "python")
+    assert "drawing==1.0" in found and "needed==1.0" in found
+    assert said(set_up(tiny, "plot")) == said(set_up(tiny)) == (0, "", "")
+
+
+def test_uv_is_taken_with_what_pip_is_configured_for_and_pip_where_it_fails(
+    tiny: Path, tmp_path: Path
+) -> None:
+    programs, told = tmp_path / "programs", tmp_path / "told"
+    programs.mkdir()
+    uv = programs / "uv"
+    uv.write_text(f'#!/bin/sh\n(echo "$@"; env) >> {told}\nexit 1\n')
+    uv.chmod(0o755)
+    config = tmp_path / "pip.conf"
+    config.write_text(
+        "[global]\nextra-index-url = https://a.example/simple https://b.example/simple\n"
+        f"find-links = {tmp_path}/none\ntimeout = 7\n[install]\ntrusted-host = a.example\n"
+    )
+    path = f"{programs}{os.pathsep}{os.environ['PATH']}"
+    code, _, errors = said(set_up(tiny, PATH=path, PIP_CONFIG_FILE=str(config), UV_NO_INDEX="no"))
+    assert (code, errors) == (0, "")
+    assert "needed==1.0" in versions(tiny / ".venv" / "bin" / "python")
+    lines = told.read_text().splitlines()
+    assert any("--require-hashes" in line and line.startswith("pip install") for line in lines)
+    assert {
+        "UV_EXTRA_INDEX_URL=https://a.example/simple https://b.example/simple",
+        f"UV_FIND_LINKS={tiny}",  # of the environment
+        "UV_INSECURE_HOST=a.example",
+        "UV_NO_INDEX=no",  # the user's own
+    } <= {*lines}
 
 
 @pytest.mark.root

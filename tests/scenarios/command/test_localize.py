@@ -204,3 +204,20 @@ def test_a_name_is_taken_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.syspath_prepend(tmp_path)
     with pytest.raises(ValueError, match="someones_methods:Everything has the name of flock"):
         registry.method_names()
+
+
+def test_the_command_prints_the_receipt_and_can_be_strict(files: Files, canary: Canary) -> None:
+    table = pd.read_csv(files.observations, skiprows=1)
+    table.to_csv(files.observations, na_rep="NA")
+    names = [
+        "localize", "--topology", str(files.fabric), "--telemetry", str(files.observations),
+        "--method", "netbouncer",
+    ]  # fmt: skip
+    found = canary(*names)
+    assert found.code == 0, found.err
+    assert "observations.csv: NA and the like in epoch read as missing (12); " in found.out
+    assert "the index of the rows left out" in found.out
+    refused(canary(*names, "--strict"), "the first line must be")
+    as_json = canary(*names, "--json")
+    assert '"receipt": [\n    "observations.csv: NA and the like' in as_json.out
+    assert '"blamed": [' in as_json.out

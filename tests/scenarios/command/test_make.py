@@ -16,6 +16,7 @@ import pytest
 from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
+from scenarios.command.install import LOCKS
 from scenarios.command.show import again
 from scenarios.experiment.run import run_config
 from scenarios.experiment.settings import Settings
@@ -80,10 +81,10 @@ class Stub:
         programs = folder / ".venv" / "bin"
         programs.mkdir(parents=True)
         shutil.copy(ROOT / "Makefile", folder)
-        for name in ("requirements.lock", "requirements-dev.lock", "pyproject.toml"):
+        for name in (*LOCKS.values(), "pyproject.toml"):
             (folder / name).touch()
             os.utime(folder / name, (1, 1))
-        for name in (".users", ".developers"):
+        for name in (".users", ".developers", ".plot", ".cluster"):
             (folder / ".venv" / name).touch()
         for name in ("canary", "python"):
             (programs / name).write_text(STUB)

@@ -18,7 +18,7 @@ from analysis.evaluation.report import render
 from analysis.methods.base import Method
 from analysis.methods.registry import METHODS, find_methods, make_method
 from analysis.telemetry.observations import read_telemetry
-from scenarios import load
+from canary import load
 from scenarios.command.show import make_page
 from scenarios.experiment import setup
 from scenarios.experiment.request import load_scenario

@@ -63,7 +63,7 @@ def test_counts_of_a_run_without(given: dict) -> None:
 # Not getrusage's ru_maxrss: that of the process that began it, these tests', is in it.
 PEAK = """
 import json, re, sys
-from scenarios import run
+from canary import run
 run(path="run", **json.loads(sys.argv[1]))
 print(int(re.search(r"VmHWM:\\s+(\\d+)", open("/proc/self/status").read())[1]) * 1024)
 """

@@ -174,6 +174,6 @@ def test_the_former_places_of_scenario_and_settings_work_with_a_warning(tmp_path
         "from scenarios.settings import Settings, make_settings\n"
         "SCENARIO = Scenario()\n"
     )
-    with pytest.warns(DeprecationWarning, match="from scenarios import S"):
+    with pytest.warns(DeprecationWarning, match="from canary import S"):
         found = load_scenario(str(mine))
     assert type(found) is scenarios.Scenario

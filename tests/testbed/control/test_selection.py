@@ -31,6 +31,9 @@ class FakeTable:
         self._log.append(f"+{self._name}")
         return self._next
 
+    def add_all(self, matches, action) -> list[int]:
+        return [self.add(match, action) for match in matches]
+
     def delete(self, handle: int) -> None:
         del self.entries[handle]
         self._log.append(f"-{self._name}")
@@ -120,7 +123,7 @@ def test_digests_act_late_dsm_before_usm_and_the_request_ends_after_delta_flows(
     assert world.selector.installed == 0
     world.selector.poll(LATENCY)
     assert world.selector.installed == 2  # delta, the third digest came too late
-    assert world.log == ["+heavy_hitter", "+dsm", "+dsm", "-heavy_hitter", "+usm", "+usm"]
+    assert world.log == ["+heavy_hitter", "-heavy_hitter", "+dsm", "+dsm", "+usm", "+usm"]
     assert world.hh(7) == 0
 
 

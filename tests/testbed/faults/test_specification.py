@@ -7,10 +7,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from testbed.fabric.clos import leaf_spine
+from testbed.fabric.clos import Fabric, leaf_spine
 from testbed.fabric.fat_tree import FatTree
 from testbed.faults.plan import Fault, FaultError, FaultPlan, FlowMatch, Ternary
 from testbed.faults.specification import LOW_RATES, PAPER_RATES, parse_faults
+
+
+def named(names, tiers, pairs):
+    """A fabric of switches with these names, and a link between each pair."""
+    lower, upper = (np.array([names.index(pair[end]) for pair in pairs]) for end in (0, 1))
+    return Fabric(names, np.array(tiers), lower, upper)
+
 
 K4 = FatTree(4)
 K8 = FatTree(8)
@@ -158,6 +165,28 @@ def test_named_link_overrules_its_device():
     assert {f.link: f.rate for f in plan.faults}[K4.link("agg0_1->core2")] == 0.25
 
 
+def test_a_link_without_a_direction_is_both() -> None:
+    for text in ("tor0_0-agg0_1:0.05", "agg0_1-tor0_0:0.05", "tor0_0--agg0_1 :0.05"):
+        plan = parse_faults(text, K4, 1)
+        names = [K4.link_names[fault.link] for fault in plan.faults]
+        assert names == ["tor0_0->agg0_1", "agg0_1->tor0_0"]
+        assert [fault.rate for fault in plan.faults] == [0.05, 0.05]
+    drawn = parse_faults("tor0_0-agg0_1", K4, 1)
+    assert len({fault.rate for fault in drawn.faults}) == 2, "a rate of its own for each direction"
+
+
+def test_hyphens_of_names_are_read_against_the_fabric() -> None:
+    names = ["a", "a-b", "b-c", "c", "x-1"]
+    tiers = [0, 0, 1, 1, 1]
+    fabric = named(names, tiers, [("a", "c"), ("a-b", "c"), ("a", "x-1")])
+    links = parse_faults("a-b-c:0.1, a-x-1:0.1", fabric, 1).links
+    assert {fabric.link_names[link] for link in links} == {"a->x-1", "x-1->a", "a-b->c", "c->a-b"}
+    both = named(names, tiers, [("a", "b-c"), ("a-b", "c"), ("a", "x-1")])
+    with pytest.raises(FaultError, match="'a-b-c' may be a->b-c or a-b->c: write one of them"):
+        parse_faults("a-b-c", both, 1)
+    assert len(parse_faults("a->b-c", both, 1).links) == 1
+
+
 def test_ranges_are_drawn_from() -> None:
     """1 to 8 links at 0.1 to 1 % (Flock, section 7.1); parts of devices (section 7.2)."""
     plans = [parse_faults("1..8links:0.001..0.01", K4, seed) for seed in range(40)]
@@ -188,6 +217,14 @@ def test_ranges_are_drawn_from() -> None:
         ("tor0_0->agg0_9", "no link 'tor0_0->agg0_9' .* nearest is tor0_0->agg0_"),
         ("tor0_0->core1", "nearest is tor0_0->agg0_"),
         ("->", "no link '->'"),
+        ("tor0_0-", "ends in -: put it in quotes, as in FAULTS='tor0_0->agg0_1:0.05'"),
+        ("6links, tor0_0-", "ends in -: put it in quotes"),
+        ("tor0_0-agg0_9", "no link 'tor0_0-agg0_9' .* nearest is tor0_0-agg0_.; use none, 10pct"),
+        ("tor0_0-core1:0.1", "no link 'tor0_0-core1' .* nearest is tor0_0-agg0_"),
+        ("6-links", "no link '6-links' .* use none, 10pct"),
+        ("-", "ends in -"),
+        ("-a", "'-a' is unknown: use none"),
+        ("tor0_0-agg0_1:0.1,agg0_1->tor0_0", "agg0_1->tor0_0 is named twice"),
         ("device:agg9_1", "no switch 'agg9_1' .* nearest is agg._1"),
         ("tor0_0->agg0_1:5", r"5 is outside \(0, 1\]: a loss rate of 5 % is 0.05"),
         ("tor0_0->agg0_1:0", r"0 is outside \(0, 1\]"),

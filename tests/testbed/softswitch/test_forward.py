@@ -13,7 +13,7 @@ from testbed.control.forwarding import install_forwarding
 from testbed.dataplane import PROGRAM, VERDICT
 from testbed.fabric.fat_tree import FatTree
 from testbed.softswitch import Program, Switch
-from testbed.softswitch.runtime.program import Result
+from testbed.softswitch.runtime.program import Arrival, Result
 from testbed.traffic.generator import generate
 from testbed.traffic.packets import headers
 
@@ -35,9 +35,8 @@ def forward(switch: Switch, port: int, frame: bytes, stored: int) -> list[tuple[
     memory = np.zeros(SPARE + HEAD, np.uint8)
     memory[SPARE : SPARE + stored] = np.frombuffer(frame[:stored], np.uint8)
     result, at = Result(), memory.ctypes.data
-    switch.program.lib.ss_forward(
-        switch.handle, port, at, at + SPARE, stored, len(frame), 0, None, None, result
-    )
+    arrival = Arrival(at, at + SPARE, 0, port, stored, len(frame))
+    switch.program.lib.ss_forward(switch.handle, arrival, None, None, result)
     out = [result.packets[i] for i in range(result.n)]
     assert all(at <= p.data and p.data + p.stored <= at + len(memory) for p in out)
     return [(p.port, p.length, ctypes.string_at(p.data, p.stored)) for p in out]

@@ -7,6 +7,7 @@ import ctypes
 import json
 import random
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -106,6 +107,7 @@ def test_two_of_one_name_are_refused(tmp_path: Path, kind: str) -> None:
 def test_no_compiler(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.delenv("CC", raising=False)
+    monkeypatch.setitem(sys.modules, "ziglang", None)
     with pytest.raises(NoCompiler, match=r"cc, gcc, clang.*install"):
         build.compiler()
     monkeypatch.setenv("CC", "no-such-cc -O3")

@@ -292,3 +292,47 @@ def test_a_table_outlives_its_switch(load: Callable[..., Program]) -> None:
     assert profile.add_member("set", [3]) == 0
     seen[0] = 7
     assert seen[0] == 7
+
+
+def test_many_entries_at_once_are_those_added_one_by_one(load: Callable[..., Program]) -> None:
+    one, many = (Switch(load("matching")).table("I.exact_t") for _ in range(2))
+    matches = [(n, n << 70 | 1) for n in range(50)]
+    with pytest.raises(SoftSwitchError):
+        many.add_all(matches, "set")  # this action has a parameter
+    assert len(many) == 0
+    assert many.add_all(matches, "NoAction") == [one.add(m, "NoAction") for m in matches]
+    assert [e.match for e in one.entries()] == [e.match for e in many.entries()] == matches
+    with pytest.raises(SoftSwitchError):  # the second is there already; the first stays
+        many.add_all([(99, 0), (1, 1 << 70 | 1)], "NoAction")
+    assert len(many) == 51
+    for wrong in [(1 << 40, 0)], [(1,)], [("a", 0)]:
+        with pytest.raises(SoftSwitchError):
+            many.add_all(wrong, "NoAction")
+
+
+def test_a_prefix_of_no_bits_beside_an_exact_key(sw: Switch) -> None:
+    t = sw.table("I.lpm_t")
+    t.add([3, (0, 0)], "set", [200])
+    assert verdict(sw, "lpm_t", a=77, d=3) == 200
+    assert verdict(sw, "lpm_t", a=77, d=4) == KINDS["lpm_t"]
+
+
+def test_prefixes_of_one_field_come_and_go(load: Callable[..., Program]) -> None:
+    """The first and the last key, ranges in ranges, and more prefixes than are kept as ranges."""
+    sw, rng = Switch(load("matching")), random.Random(5)
+    t, there, most = sw.table("I.lpm12_t"), {}, 0
+    for step in range(1200):
+        plen = rng.choice([0, 1, 4, 8, 11, 12, 12, 12])
+        key = rng.choice([0, 4095, rng.randrange(4096)]) >> 12 - plen << 12 - plen, plen
+        if key in there and (step < 300 or step > 800):
+            t.delete(there.pop(key)[0])
+        elif key not in there:
+            there[key] = t.add([key], "set", [10 + step % 240]), 10 + step % 240
+        if step % 7 and step > 300:
+            continue
+        for probe in (0, 4095, rng.randrange(4096), key[0]):
+            fits = [k for k in there if probe >> 12 - k[1] == k[0] >> 12 - k[1]]
+            right = there[max(fits, key=lambda k: k[1])][1] if fits else KINDS["lpm12_t"]
+            assert verdict(sw, "lpm12_t", c=probe) == right
+        most = max(most, len(there))
+    assert most > 256

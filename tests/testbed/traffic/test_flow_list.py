@@ -116,3 +116,21 @@ def test_any_file_is_taken_or_refused_in_one_line(tmp_path_factory, data):
         listed(path)
     except FlowListError as error:
         assert len(str(error).splitlines()) == 1
+
+
+def test_addresses_become_hosts_and_times_since_1970_count_from_the_first(tmp_path):
+    rows = [
+        f"10.{i % 4}.0.1,10.{(i + 1) % 4}.0.{i % 3},{1500 * (i + 1)},{1.7e9 + i / 10}"
+        for i in range(20)
+    ]
+    found = listed(written(tmp_path, rows))
+    assert (found.listed, found.late, found.within_a_rack) == (20, 0, 0)
+    assert found.traffic.n_flows == 20
+    six = listed(written(tmp_path, [row.replace("10.", "2001:db8::") for row in rows[:0]] + [
+        "2001:db8::1,2001:db8::2,9000,0", "2001:db8::2,2001:db8::3,9000,1"]))  # fmt: skip
+    pairs = list(zip(six.traffic.src_host.tolist(), six.traffic.dst_host.tolist(), strict=True))
+    assert pairs[0][1] == pairs[1][0]  # one address, one host
+    with pytest.raises(FlowListError, match="row 0: src and dst are the same address"):
+        listed(written(tmp_path, ["10.0.0.1,10.0.0.1,9000,0"]))
+    with pytest.raises(FlowListError, match="row 0: src '10.0.0.1' is not a host"):
+        listed(written(tmp_path, ["10.0.0.1,3,9000,0"]))

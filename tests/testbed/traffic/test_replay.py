@@ -112,7 +112,7 @@ def test_every_frame_is_accounted_for(tmp_path):
         "not IP": [ether(type=0x9999) / Raw(bytes(60))] * 3,
         "ICMP": [ether() / ip / ICMP(), ether() / IPv6(nh=58) / Raw(bytes(8))],
         "neither TCP nor UDP": [ether() / odd / Raw(bytes(40))],
-        "IPv6 with extension headers": [ether() / IPv6(nh=44) / Raw(bytes(40))],
+        "encrypted (ESP)": [ether() / IPv6(nh=50) / Raw(bytes(40))],
         "later fragment": [ether() / late / Raw(bytes(40))],
         "malformed": [*short, Raw(bytes(5))],
     }

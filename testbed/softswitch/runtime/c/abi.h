@@ -49,11 +49,18 @@ enum {
 int ss_process(ss_switch *sw, uint32_t port, const uint8_t *data, uint32_t length,
                uint64_t now_us, ss_admit_fn admit, void *admit_ctx, ss_result *out);
 
-/* As ss_process, of a packet of which only the first `stored` bytes exist, at least those that the
- * program can read (Program.head_bytes). `room`, at most data: the bytes from there to the end of
- * the packet may be overwritten, and the output may lie there; NULL: input data is not modified. */
-int ss_forward(ss_switch *sw, uint32_t port, uint8_t *room, const uint8_t *data, uint32_t stored,
-               uint32_t length, uint64_t now_us, ss_admit_fn admit, void *admit_ctx,
+/* A packet that arrives, of which only the first `stored` bytes exist, at least those that the program
+ * can read (Program.head_bytes). `room`, at most data: the bytes from there to the end of the packet
+ * may be overwritten, and the output may lie there; NULL: input data is not modified. */
+typedef struct {
+    uint8_t *room;
+    const uint8_t *data;
+    uint64_t now_us;
+    uint32_t port, stored, length;
+} ss_arrival;
+
+/* As ss_process. */
+int ss_forward(ss_switch *sw, const ss_arrival *in, ss_admit_fn admit, void *admit_ctx,
                ss_result *out);
 
 /* Bring what every packet reads of a switch into the cache. Nothing changes but the speed. */

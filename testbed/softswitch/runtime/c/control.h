@@ -84,14 +84,27 @@ ss_switch *ss_create(uint64_t seed) {
 
 /* Bring into the cache what each packet reads of a switch. */
 void ss_prefetch(const ss_switch *sw) {
+#pragma GCC unroll 64
     for (size_t at = 0; at < offsetof(ss_switch, counters); at += 64)
         __builtin_prefetch((const uint8_t *)sw + at);
+#pragma GCC unroll 64
     for (uint32_t i = 0; i < SS_READ; i++) __builtin_prefetch(sw->tables + ss_read_tables[i]);
 }
 
 int64_t ss_table_add(ss_switch *sw, uint32_t t, const uint64_t *key, const uint64_t *mask,
                      uint64_t prio, uint64_t meta, const uint64_t *params) {
     return ss_table_insert(sw->tables + t, key, mask, prio, meta, params);
+}
+/* As ss_table_add, of n exact keys, one after the other; their handles, or an SS_E_ code of the first
+ * that fails, at which it ends. Returns how many were added. */
+uint64_t ss_table_add_all(ss_switch *sw, uint32_t t, const uint64_t *keys, uint64_t n, uint64_t meta,
+                          const uint64_t *params, int64_t *handles) {
+    ss_table *table = sw->tables + t;
+    for (uint64_t i = 0; i < n; i++, keys += table->kw) {
+        handles[i] = ss_table_insert(table, keys, NULL, 0, meta, params);
+        if (handles[i] < 0) return i;
+    }
+    return n;
 }
 int ss_table_modify(ss_switch *sw, uint32_t t, uint64_t handle, uint64_t meta,
                     const uint64_t *params) {

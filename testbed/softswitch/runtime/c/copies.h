@@ -44,7 +44,8 @@ SS_INLINE void ss_push_ingress(ss_switch *sw, ss_item *it) {
 /* A packet waits behind those of its priority and higher ones. */
 static void ss_enqueue(ss_switch *sw, ss_item *it, uint32_t port) {
     ss_item **place = &sw->egress;
-    if (!ss_admitted(sw, it, port, it->reg_length < it->limit ? it->reg_length : it->limit)) {
+    if (!ss_admitted(sw, it, port, it->reg_length < it->limit ? it->reg_length : it->limit,
+                     sw->admit, sw->admit_ctx, sw->out)) {
         ss_item_drop(sw, it);
         return;
     }
@@ -121,7 +122,7 @@ static void ss_ingress(ss_switch *sw, ss_item *it) {
     const ss_bytes whole = {it->data, it->length, it->stored};
     uint32_t mgid, spec;
     ss_parse_item(sw, it);
-    ss_run_ingress(0, sw, it, 0);
+    ss_run_ingress(0, sw, it, 0, sw->out);
     if (sw->fault == SS_ASSERT) {
         ss_item_drop(sw, it);
         return;
@@ -148,7 +149,7 @@ static void ss_ingress(ss_switch *sw, ss_item *it) {
 static void ss_egress(ss_switch *sw, ss_item *it) {
     uint8_t *data;
     uint32_t length, stored;
-    ss_run_egress(sw, it);
+    ss_run_egress(sw, it, sw->out);
     if (sw->fault == SS_ASSERT) {
         ss_item_drop(sw, it);
         return;
@@ -187,7 +188,7 @@ static void ss_egress(ss_switch *sw, ss_item *it) {
         SET_PACKET_LENGTH(&copy->p, length);
         ss_push_ingress(sw, copy);
     } else if (data && sw->out->n < SS_MAX_OUT) {
-        ss_put_out(sw, it, data, length, stored);
+        ss_put_out(sw->out, it, data, length, stored);
     } else if (data) {
         sw->fault = SS_TOO_MANY;
     }
@@ -195,15 +196,16 @@ static void ss_egress(ss_switch *sw, ss_item *it) {
 }
 
 __attribute__((noinline))
-int ss_forward(
-    ss_switch *sw, uint32_t port, uint8_t *room, const uint8_t *data, uint32_t stored,
-    uint32_t length, uint64_t now_us, ss_admit_fn admit, void *admit_ctx, ss_result *out) {
+int ss_forward(ss_switch *sw, const ss_arrival *in, ss_admit_fn admit, void *admit_ctx,
+               ss_result *out) {
     ss_item *it;
     unsigned passes = 0, left = SS_MAX_PASSES + SS_MAX_OUT; /* of ingress; of egress */
-    (void)room; /* a copy may still want the bytes */
-    ss_begin(sw, now_us, admit, admit_ctx, out);
+    ss_begin(sw, in->now_us, out);
+    sw->admit = admit;
+    sw->admit_ctx = admit_ctx;
+    sw->out = out;
     if (!(it = ss_item_new(sw))) return sw->fault;
-    ss_arrive(it, port, data, stored, length, now_us);
+    ss_arrive(it, in); /* but without room: a copy may still want the bytes */
     ss_push_ingress(sw, it);
     for (;;) {
         if ((it = sw->ingress)) {

@@ -12,16 +12,16 @@ SS_INLINE void ss_parse_item(ss_switch *sw, ss_item *it) {
 }
 
 /* Run the ingress control of a parsed packet, from where the program for its stack left it. */
-SS_INLINE void ss_run_ingress(int stack, ss_switch *sw, ss_item *it, int from) {
+SS_INLINE void ss_run_ingress(int stack, ss_switch *sw, ss_item *it, int from, ss_result *out) {
     if (!from) SET_PARSER_ERROR(&it->p, it->error);
     if (!from) SET_CHECKSUM_ERROR(&it->p, it->checksum_error);
     ss_pipeline_ingress(sw, it, stack, from);
     it->exit = 0;
-    if (it->original) sw->out->observed = SS_OBSERVED(&it->p);
+    if (it->original) out->observed = SS_OBSERVED(&it->p);
 }
-SS_INLINE void ss_put_out(ss_switch *sw, const ss_item *it, uint8_t *data, uint32_t length,
+SS_INLINE void ss_put_out(ss_result *out, const ss_item *it, uint8_t *data, uint32_t length,
                           uint32_t stored) {
-    ss_packet *o = sw->out->packets + sw->out->n++;
+    ss_packet *o = out->packets + out->n++;
     o->port = it->egress_port;
     o->length = length < it->limit ? length : it->limit;
     o->stored = stored < o->length ? stored : o->length;
@@ -31,17 +31,18 @@ SS_INLINE void ss_put_out(ss_switch *sw, const ss_item *it, uint8_t *data, uint3
 }
 
 /* Whether a packet may come to its queue; what egress reads of its wait is then in the item. */
-SS_INLINE int ss_admitted(ss_switch *sw, ss_item *it, uint32_t port, uint32_t length) {
+SS_INLINE int ss_admitted(ss_switch *sw, ss_item *it, uint32_t port, uint32_t length,
+                          ss_admit_fn admit, void *admit_ctx, ss_result *out) {
     it->priority = GET_PRIORITY(&it->p);
     if (it->priority >= sw->queues) return 0;
     it->deq_timedelta = it->deq_qdepth = 0;
     sw->enq_qdepth = 0;
-    sw->out->egress_port = port;
-    if (sw->admit) {
+    out->egress_port = port;
+    if (admit) {
         sw->priority = it->priority;
         sw->deq_timedelta = sw->deq_qdepth = 0;
-        if (!sw->admit(sw->admit_ctx, port, length)) {
-            sw->out->queue_dropped++;
+        if (!admit(admit_ctx, port, length)) {
+            out->queue_dropped++;
             return 0;
         }
         it->deq_timedelta = sw->deq_timedelta;
@@ -63,7 +64,7 @@ void ss_log_to(ss_switch *sw, ss_log_fn log, void *ctx) {
 }
 
 /* Run the egress control. */
-SS_INLINE void ss_run_egress(ss_switch *sw, ss_item *it) {
+SS_INLINE void ss_run_egress(ss_switch *sw, ss_item *it, ss_result *out) {
     SET_EGRESS_TIMESTAMP(&it->p, sw->now);
     SET_DEQ_TIMEDELTA(&it->p, it->deq_timedelta);
     SET_DEQ_QDEPTH(&it->p, it->deq_qdepth);
@@ -73,15 +74,11 @@ SS_INLINE void ss_run_egress(ss_switch *sw, ss_item *it) {
     SET_PACKET_LENGTH(&it->p, it->reg_length);
     ss_pipeline_egress(sw, it, 0, 0);
     it->exit = 0;
-    if (it->original) sw->out->observed = SS_OBSERVED(&it->p);
+    if (it->original) out->observed = SS_OBSERVED(&it->p);
 }
 
-SS_INLINE void ss_begin(ss_switch *sw, uint64_t now_us, ss_admit_fn admit, void *admit_ctx,
-                        ss_result *out) {
+SS_INLINE void ss_begin(ss_switch *sw, uint64_t now_us, ss_result *out) {
     sw->now = now_us;
-    sw->admit = admit;
-    sw->admit_ctx = admit_ctx;
-    sw->out = out;
     sw->fault = SS_OK;
     sw->current = NULL;
     out->n = out->queue_dropped = 0;
@@ -89,22 +86,22 @@ SS_INLINE void ss_begin(ss_switch *sw, uint64_t now_us, ss_admit_fn admit, void 
     out->observed = 0;
 }
 /* A packet that arrives; its item is zero. */
-SS_INLINE void ss_arrive(ss_item *it, uint32_t port, const uint8_t *data, uint32_t stored,
-                         uint32_t length, uint64_t now_us) {
+SS_INLINE void ss_arrive(ss_item *it, const ss_arrival *in) {
     it->truncate = it->limit = SS_NO_LIMIT;
-    it->data = data;
-    it->stored = stored;
-    it->length = it->reg_length = it->arrival_length = it->counted_length = length;
-    it->port = port;
+    it->data = in->data;
+    it->stored = in->stored;
+    it->length = it->reg_length = it->arrival_length = it->counted_length = in->length;
+    it->port = in->port;
     it->original = 1;
-    SET_INGRESS_PORT(&it->p, port);
-    SET_PACKET_LENGTH(&it->p, length);
-    SET_INGRESS_TIMESTAMP(&it->p, now_us);
+    SET_INGRESS_PORT(&it->p, in->port);
+    SET_PACKET_LENGTH(&it->p, in->length);
+    SET_INGRESS_TIMESTAMP(&it->p, in->now_us);
 }
 
 int ss_process(ss_switch *sw, uint32_t port, const uint8_t *data, uint32_t length,
                uint64_t now_us, ss_admit_fn admit, void *admit_ctx, ss_result *out) {
-    return ss_forward(sw, port, NULL, data, length, length, now_us, admit, admit_ctx, out);
+    const ss_arrival in = {NULL, data, now_us, port, length, length};
+    return ss_forward(sw, &in, admit, admit_ctx, out);
 }
 
 uint32_t ss_digests_pending(ss_switch *sw) { return sw->pending; }

@@ -216,28 +216,30 @@ static SS_UNUSED uint64_t ss_crc32(const uint8_t *p, size_t n) {
     return (uint32_t)~c;
 }
 #ifdef __PCLMUL__
-/* CRC32 of 4 to 16 bytes by carry-less multiplication, bits reflected (Intel, Fast CRC Computation
- * for Generic Polynomials Using PCLMULQDQ, 2009): 128 bits to 96, to 64, and Barrett's reduction. */
-SS_INLINE uint64_t ss_crc32_multiplied(u128 v, unsigned n) {
+/* CRC of 32 bits of a value of 16 bytes by carry-less multiplication, bits reflected (Intel, Fast CRC
+ * Computation for Generic Polynomials Using PCLMULQDQ, 2009): 128 bits to 96, to 64, and Barrett's
+ * reduction. `by_96`, `by_64`: x^96 and x^64 modulo the polynomial; `quotient`: x^64 by it. */
+SS_INLINE uint32_t ss_crc_multiplied(u128 v, int64_t by_96, int64_t by_64, int64_t quotient,
+                                     int64_t polynomial) {
     const __m128i low = _mm_cvtsi32_si128(-1);
-    const __m128i barrett = _mm_set_epi64x(0x1f7011641, 0x1db710641);
-    v ^= (u128)0xFFFFFFFF << 8 * (n - 4);
+    const __m128i barrett = _mm_set_epi64x(quotient, polynomial);
     uint64_t first = __builtin_bswap64((uint64_t)(v >> 64)), last = __builtin_bswap64((uint64_t)v);
-    __m128i x = _mm_clmulepi64_si128(_mm_cvtsi64_si128((int64_t)first),
-                                     _mm_cvtsi64_si128(0xccaa009e), 0);
+    __m128i x = _mm_clmulepi64_si128(_mm_cvtsi64_si128((int64_t)first), _mm_cvtsi64_si128(by_96), 0);
     x = _mm_xor_si128(x, _mm_cvtsi64_si128((int64_t)last));
     x = _mm_xor_si128(_mm_srli_si128(x, 4), _mm_clmulepi64_si128(_mm_and_si128(x, low),
-                                                                 _mm_cvtsi64_si128(0x163cd6124), 0));
+                                                                 _mm_cvtsi64_si128(by_64), 0));
     __m128i y = _mm_clmulepi64_si128(_mm_and_si128(x, low), barrett, 0x10);
     x = _mm_xor_si128(x, _mm_clmulepi64_si128(_mm_and_si128(y, low), barrett, 0));
-    return (uint32_t)~((uint64_t)_mm_cvtsi128_si64(x) >> 32);
+    return (uint32_t)((uint64_t)_mm_cvtsi128_si64(x) >> 32);
 }
 #endif
 /* CRC of the n low bytes of a value, in network order: n <= 16, a constant. Each byte has a table
  * of its own, so that none waits for another. */
 SS_INLINE uint64_t ss_crc32_value(u128 v, unsigned n) {
 #ifdef __PCLMUL__
-    if (n >= 4) return ss_crc32_multiplied(v, n);
+    if (n >= 4)
+        return (uint32_t)~ss_crc_multiplied(v ^ (u128)0xFFFFFFFF << 8 * (n - 4), 0xccaa009e,
+                                            0x163cd6124, 0x1f7011641, 0x1db710641);
 #endif
     uint32_t c = n < 4 ? ~0u >> 8 * n : 0;
 #pragma GCC unroll 16
@@ -246,11 +248,17 @@ SS_INLINE uint64_t ss_crc32_value(u128 v, unsigned n) {
     return (uint32_t)~c;
 }
 SS_INLINE uint64_t ss_crc16_value(u128 v, unsigned n) {
+#ifdef __PCLMUL__
+    /* its polynomial times x^16 is one of 32 bits, whose remainder is this one's times x^16 */
+    (void)n;
+    return ss_crc_multiplied(v, 0x18cc2, 0x1bc02, 0x1cfffbfff, 0x14003);
+#else
     uint32_t c = 0;
 #pragma GCC unroll 16
     for (unsigned i = 0; i < n; i++)
         c ^= ss_crc16_table[n - 1 - i][(uint8_t)(v >> 8 * (n - 1 - i))];
     return c;
+#endif
 }
 static SS_UNUSED uint64_t ss_crc16(const uint8_t *p, size_t n) {
     uint16_t c = 0;
@@ -287,10 +295,10 @@ static SS_UNUSED uint64_t ss_csum16(const uint8_t *p, size_t n) {
 }
 /* Internet checksum of words of 16 or 32 bits that were added up, fewer than 65,536. */
 SS_INLINE uint64_t ss_csum16_sum(uint64_t sum) {
-    sum = (sum >> 32) + (sum & 0xFFFFFFFF);
-    sum = (sum >> 16) + (sum & 0xFFFF);
-    sum = (sum >> 16) + (sum & 0xFFFF);
-    return (uint16_t)~sum;
+    uint32_t half = (uint32_t)sum, all = half + (uint32_t)(sum >> 32);
+    all += all < half;
+    all += all << 16 | all >> 16; /* the upper half gets the carry of the lower one */
+    return (uint16_t)~(all >> 16);
 }
 static SS_UNUSED uint64_t ss_xor16(const uint8_t *p, size_t n) {
     uint16_t x = 0;

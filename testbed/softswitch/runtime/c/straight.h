@@ -5,24 +5,26 @@
  * program each, in which the compiler knows which headers are valid. */
 
 #define SS_PARAMETERS                                                                           \
-    ss_switch *sw, uint32_t port, uint8_t *room, const uint8_t *data, uint32_t stored,         \
-        uint32_t length, uint64_t now_us, ss_admit_fn admit, void *admit_ctx, ss_result *out
-#define SS_ARGUMENTS sw, port, room, data, stored, length, now_us, admit, admit_ctx, out
+    ss_switch *sw, const ss_arrival *in, ss_admit_fn admit, void *admit_ctx, ss_result *out
+#define SS_ARGUMENTS sw, in, admit, admit_ctx, out
 
 /* The packet's way after ingress. `was` and `sum`: its headers as they came, and their checksum's sum. */
-SS_INLINE int ss_leave(int stack, ss_switch *sw, ss_item *it, const struct phv *was, uint64_t sum) {
+SS_INLINE int ss_leave(int stack, ss_item *it, const struct phv *was, uint64_t sum, SS_PARAMETERS) {
     uint32_t length, stored;
     uint8_t *bytes;
-    if (sw->fault == SS_ASSERT) return sw->fault;
+    (void)in;
+    if (SS_ASSERTS && sw->fault == SS_ASSERT) return sw->fault;
     if (it->learn) ss_learn_fields(sw, it);
     it->egress_port = GET_EGRESS_SPEC(&it->p);
     if (it->egress_port == SS_DROP_PORT) return sw->fault;
     SET_INSTANCE_TYPE(&it->p, SS_NORMAL);
-    if (!ss_admitted(sw, it, it->egress_port, it->reg_length)) return sw->fault;
-    ss_run_egress(sw, it);
-    if (sw->fault == SS_ASSERT || GET_EGRESS_SPEC(&it->p) == SS_DROP_PORT) return sw->fault;
+    if (!ss_admitted(sw, it, it->egress_port, it->reg_length, admit, admit_ctx, out))
+        return sw->fault;
+    ss_run_egress(sw, it, out);
+    if (SS_ASSERTS && sw->fault == SS_ASSERT) return sw->fault;
+    if (GET_EGRESS_SPEC(&it->p) == SS_DROP_PORT) return sw->fault;
     bytes = ss_deparser(stack, sw, it, was, sum, &length, &stored);
-    if (bytes) ss_put_out(sw, it, bytes, length, stored);
+    if (bytes) ss_put_out(out, it, bytes, length, stored);
     return sw->fault;
 }
 
@@ -35,17 +37,17 @@ SS_INLINE int ss_straight(int stack, SS_PARAMETERS) {
     item.clone = item.clone_list = item.learn = item.resubmit = item.recirculate = item.left = 0;
     item.exit = item.kind = item.checksum_error = 0;
     ss_clear(&item.p);
-    ss_begin(sw, now_us, admit, admit_ctx, out);
-    ss_arrive(&item, port, data, stored, length, now_us);
-    item.room = room;
+    ss_begin(sw, in->now_us, out);
+    ss_arrive(&item, in);
+    item.room = in->room;
     ss_parse_as(stack, sw, &item, &was);
-    sum = ss_verify_checksums(stack, sw, &item, data);
-    ss_run_ingress(stack, sw, &item, 0);
+    sum = ss_verify_checksums(stack, sw, &item, in->data);
+    ss_run_ingress(stack, sw, &item, 0, out);
     if (stack && __builtin_expect(!!item.left, 0)) { /* it has got other headers than it came with */
-        ss_run_ingress(0, sw, &item, item.left);
-        return ss_leave(0, sw, &item, &was, sum);
+        ss_run_ingress(0, sw, &item, item.left, out);
+        return ss_leave(0, &item, &was, sum, SS_ARGUMENTS);
     }
-    return ss_leave(stack, sw, &item, &was, sum);
+    return ss_leave(stack, &item, &was, sum, SS_ARGUMENTS);
 }
 
 #define SS_WAY(stack)                                                                           \
@@ -62,7 +64,7 @@ SS_WAY(2)
 
 __attribute__((noinline))
 int ss_forward(SS_PARAMETERS) {
-    switch (ss_stack(data, length)) {
+    switch (ss_stack(in->data, in->length)) {
 #if SS_STACKS > 0
     case 1: return ss_way_1(SS_ARGUMENTS);
 #endif

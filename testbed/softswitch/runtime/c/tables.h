@@ -9,6 +9,7 @@
 
 enum { SS_KEYLESS, SS_EXACT, SS_LPM, SS_TERNARY };
 enum { SS_META, SS_PRIO, SS_PACKETS, SS_BYTES, SS_KEY };
+#define SS_MOST_WORDS 64 /* of a key */
 #define SS_USED (UINT64_C(1) << 32)
 #define SS_GROUP (UINT64_C(1) << 33)
 
@@ -25,6 +26,9 @@ typedef struct { /* what a lookup reads is in the first cache line */
     uint32_t *slots;    /* exact, lpm: row + 1, 0 = empty; behind them */
     uint64_t *filter;
     uint64_t *groups;   /* lpm: [prefix length, count, mask words], longest first */
+    uint64_t *ranges;   /* lpm with few entries: keys from which on another entry matches, or none; */
+    uint32_t *ranges_row; /* its row + 1, or 0 */
+    uint32_t ranges_n;  /* a power of 2; 0: to be made again; or SS_NO_RANGES */
     uint32_t count, slot_mask, groups_n;
     uint32_t single;    /* row + 1 of an entry for which nothing is hashed, or 0: exact: the only one;
                          * lpm: that which every key matches */
@@ -33,6 +37,7 @@ typedef struct { /* what a lookup reads is in the first cache line */
     uint32_t *chains;   /* ternary: first scan element + 1 of each value of exact bits; behind them */
     uint32_t *chain_next; /* that which follows each element */
     uint64_t exact;
+    uint32_t plain;     /* ternary: no entry looks at more than the exact bits */
     uint32_t kind, kw, mw, rw, pw, max_size, capacity, first_free, gone;
     ss_meter *meters;   /* of each row, or NULL */
     uint64_t *seen;     /* time of each row's last hit in microseconds, or NULL */
@@ -46,6 +51,7 @@ typedef struct {
 } ss_profile;
 
 SS_INLINE uint64_t ss_hash_key(const uint64_t *k, uint32_t kw, uint64_t h) {
+#pragma GCC unroll 8
     for (uint32_t i = 0; i < kw; i++) {
         h = (h ^ k[i]) * UINT64_C(0x9E3779B97F4A7C15);
         h ^= h >> 32;
@@ -56,6 +62,7 @@ SS_INLINE uint64_t ss_hash_key(const uint64_t *k, uint32_t kw, uint64_t h) {
 #define SS_CHAIN(bits) ((uint64_t)(bits) * UINT64_C(0x9E3779B97F4A7C15) >> 58)
 SS_INLINE int ss_same(const uint64_t *a, const uint64_t *b, uint32_t kw) {
     uint64_t d = 0;
+#pragma GCC unroll 8
     for (uint32_t i = 0; i < kw; i++) d |= a[i] ^ b[i];
     return !d;
 }
@@ -73,15 +80,13 @@ SS_INLINE uint64_t *ss_filter(const ss_table *t, uint64_t hash) {
 SS_INLINE uint64_t *ss_find_hashed(const ss_table *t, const uint64_t *key, uint32_t kw,
                                    uint32_t rw, uint64_t seed) {
     uint64_t hash = ss_hash_key(key, kw, seed);
-    uint32_t i = (uint32_t)hash;
+    uint32_t i = (uint32_t)hash, s;
     if (t->slot_mask >= SS_NEAR && !(*ss_filter(t, hash) & SS_FILTER_BIT(hash))) return NULL;
-    for (;; i++) {
-        uint32_t s = t->slots[i & t->slot_mask];
-        uint64_t *row;
-        if (!s) return NULL;
-        row = t->rows + (size_t)(s - 1) * rw;
+    for (; (s = t->slots[i & t->slot_mask]); i++) {
+        uint64_t *row = t->rows + (size_t)(s - 1) * rw;
         if (row[SS_PRIO] == seed && ss_same(row + SS_KEY, key, kw)) return row;
     }
+    return NULL;
 }
 SS_INLINE uint64_t *ss_find_exact(const ss_table *t, const uint64_t *key, uint32_t kw,
                                   uint32_t rw) {
@@ -90,11 +95,74 @@ SS_INLINE uint64_t *ss_find_exact(const ss_table *t, const uint64_t *key, uint32
     row = t->rows + (size_t)(t->single - 1) * rw;
     return ss_same(row + SS_KEY, key, kw) ? row : NULL;
 }
-SS_INLINE uint64_t *ss_find_lpm(const ss_table *t, const uint64_t *key, uint32_t kw,
-                                uint32_t rw) {
-    const uint64_t *g = t->groups;
-    for (uint32_t n = t->groups_n; n; n--, g += 2 + kw) {
-        uint64_t masked[kw], *row;
+
+/* Few prefixes of a key that is one field are looked up in the ranges that they divide it into. */
+#define SS_FEW_PREFIXES 256
+#define SS_NO_RANGES UINT32_MAX /* there are too many entries */
+
+static inline uint64_t ss_range_end(uint64_t first, uint64_t mask) {
+    return first + (mask & -mask) - 1; /* without a mask all keys */
+}
+static void ss_ranges_fill(ss_table *t, uint64_t *starts, uint32_t *rows) {
+    const uint64_t *row = t->rows;
+    uint32_t n = 1, made = 0;
+    starts[0] = 0;
+    for (uint32_t h = 0; h < t->capacity; h++, row += t->rw) {
+        if (!(row[SS_META] & SS_USED)) continue;
+        starts[n++] = row[SS_KEY];
+        starts[n++] = ss_range_end(row[SS_KEY], row[SS_KEY + 1]) + 1; /* 0 behind the last key */
+    }
+    for (uint32_t i = 1; i < n; i++) {
+        uint64_t start = starts[i];
+        uint32_t j = i;
+        for (; starts[j - 1] > start; j--) starts[j] = starts[j - 1];
+        starts[j] = start;
+    }
+    for (uint32_t i = 0; i < n; i++) {
+        uint32_t best = 0;
+        uint64_t start = starts[i], longest = 0;
+        row = t->rows;
+        for (uint32_t h = 0; h < t->capacity; h++, row += t->rw)
+            if (row[SS_META] & SS_USED && row[SS_PRIO] >= longest && row[SS_KEY] <= start &&
+                start <= ss_range_end(row[SS_KEY], row[SS_KEY + 1])) {
+                longest = row[SS_PRIO];
+                best = h + 1;
+            }
+        if (made && rows[made - 1] == best) continue;
+        starts[made] = start;
+        rows[made++] = best;
+    }
+    for (t->ranges_n = 1; t->ranges_n < made;) t->ranges_n *= 2;
+    for (; made < t->ranges_n; made++) { /* more of the last one, if any key is so large */
+        starts[made] = UINT64_MAX;
+        rows[made] = rows[made - 1];
+    }
+}
+static __attribute__((noinline, cold)) void ss_ranges_make(ss_table *t) {
+    size_t n = 4 * (size_t)t->count + 2; /* two for each and one, up to a power of 2 */
+    uint64_t *starts;
+    t->ranges_n = SS_NO_RANGES;
+    if (t->count > SS_FEW_PREFIXES || !(starts = realloc(t->ranges, 12 * n))) return;
+    t->ranges = starts;
+    t->ranges_row = (uint32_t *)(starts + n);
+    ss_ranges_fill(t, starts, t->ranges_row);
+}
+
+/* `alone`: the key is one field of at most 64 bits. */
+SS_INLINE uint64_t *ss_find_lpm(ss_table *t, const uint64_t *key, uint32_t kw, uint32_t rw,
+                                int alone) {
+    if (alone && !t->ranges_n) ss_ranges_make(t);
+    if (alone && t->ranges_n != SS_NO_RANGES) {
+        const uint64_t *from = t->ranges;
+        for (uint64_t half = t->ranges_n / 2; half; half /= 2)
+            from = from[half] <= key[0] ? from + half : from;
+        uint32_t number = t->ranges_row[from - t->ranges];
+        return number ? t->rows + (size_t)(number - 1) * rw : NULL;
+    }
+    const uint64_t *g = t->groups, *end = g + (size_t)t->groups_n * (2 + kw);
+    for (; g != end; g += 2 + kw) {
+        uint64_t masked[SS_MOST_WORDS], *row; /* not kw: an array of unknown size costs a stack frame */
+#pragma GCC unroll 8
         for (uint32_t i = 0; i < kw; i++) masked[i] = key[i] & g[2 + i];
         row = ss_find_hashed(t, masked, kw, rw, g[0]);
         if (row) return row;
@@ -106,6 +174,12 @@ SS_INLINE uint64_t *ss_find_lpm(const ss_table *t, const uint64_t *key, uint32_t
 SS_INLINE uint64_t *ss_find_ternary(const ss_table *t, const uint64_t *key, uint32_t kw,
                                     uint32_t rw, uint64_t ranges, uint64_t exact) {
     uint32_t next = exact ? t->chains[SS_CHAIN(key[0] & exact)] : 1;
+    if (exact && !ranges && t->plain) { /* the rest of the key is not even made */
+        for (; next; next = t->chain_next[next - 1])
+            if (!((key[0] ^ t->scan[(size_t)(next - 1) * 2 * kw]) & exact))
+                return t->rows + (size_t)t->scan_row[next - 1] * rw;
+        return NULL;
+    }
     for (; exact ? next : next <= t->count; next = exact ? t->chain_next[next - 1] : next + 1) {
         const uint32_t n = next - 1;
         const uint64_t *s = t->scan + (size_t)n * 2 * kw;
@@ -142,6 +216,7 @@ static void ss_table_free(ss_table *t) {
     free(t->rows);
     free(t->slots);
     free(t->groups);
+    free(t->ranges);
     free(t->scan);
     free(t->scan_row);
     free(t->chains);
@@ -277,8 +352,12 @@ static int64_t ss_find_duplicate(const ss_table *t, const uint64_t *key, const u
 /* Chain the first n scan elements anew. */
 static void ss_chain(ss_table *t, uint32_t n) {
     memset(t->chains, 0, 4 * SS_CHAINS);
+    t->plain = 1;
     while (n--) {
-        uint32_t *first = t->chains + SS_CHAIN(t->scan[(size_t)n * 2 * t->kw] & t->exact);
+        const uint64_t *s = t->scan + (size_t)n * 2 * t->kw;
+        uint32_t *first = t->chains + SS_CHAIN(s[0] & t->exact);
+        for (uint32_t i = 0; i < t->kw; i++)
+            t->plain &= s[2 * i + 1] == (i ? 0 : t->exact);
         t->chain_next[n] = *first;
         *first = n + 1;
     }
@@ -328,6 +407,7 @@ static int64_t ss_table_insert(ss_table *t, const uint64_t *key, const uint64_t 
     if (t->kind == SS_TERNARY) ss_scan_insert(t, h);
     else ss_slot_insert(t, h);
     t->count++;
+    t->ranges_n = 0;
     if (t->kind == SS_EXACT) t->single = t->count == 1 ? h + 1 : 0;
     return h;
 }
@@ -358,6 +438,7 @@ static int ss_table_remove(ss_table *t, uint64_t handle) {
     }
     row[SS_META] = 0;
     t->count--;
+    t->ranges_n = 0;
     if (t->kind == SS_EXACT) {
         uint32_t h = 0;
         while (t->count == 1 && !(t->rows[(size_t)h * t->rw] & SS_USED)) h++;
@@ -372,7 +453,7 @@ static void ss_table_empty(ss_table *t) {
     if (t->slots) memset(t->slots, 0, 4 * ((size_t)t->slot_mask + 1));
     if (t->slots) ss_filter_again(t);
     if (t->chains) ss_chain(t, 0);
-    t->count = t->groups_n = t->single = t->first_free = 0;
+    t->count = t->groups_n = t->single = t->first_free = t->ranges_n = 0;
 }
 
 static int ss_profile_member(ss_profile *p, uint32_t id, uint64_t meta, const uint64_t *params) {

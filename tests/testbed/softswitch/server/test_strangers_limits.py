@@ -35,6 +35,14 @@ def test_a_p4info_that_is_nested(program: Path, levels: int) -> None:
     assert time.process_time() - begun < SECONDS
 
 
+@pytest.mark.parametrize("number", ["4294967296", "-1", "1" * 400])
+def test_a_number_that_a_p4info_cannot_have(program: Path, number: str) -> None:
+    text = f"tables {{ preamble {{ id: {number} }} }}"
+    program.with_name("program.p4info.txtpb").write_text(text)
+    with pytest.raises(InvalidProgram, match="cannot read .*p4info.txtpb: "):
+        config.read_config(str(program), 511)
+
+
 def test_a_p4info_that_is_too_large(program: Path) -> None:
     file = program.with_name("program.p4info.txtpb")
     file.write_text("# nothing\n" * (config.MAX_P4INFO // 10 + 1))

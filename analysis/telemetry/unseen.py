@@ -1,0 +1,104 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Why links were not observed, from what happened, and what would observe them.
+
+The words are those of the caller: settings for a run, rows for telemetry from files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from analysis.telemetry.identifiability import Identifiability
+from analysis.telemetry.telemetry import Telemetry
+from testbed.arrays import BoolArray
+from testbed.fabric.clos import Fabric
+from testbed.fabric.names import some_of
+from testbed.record.measurements import UNSEEN, Measurement
+
+GIVEN = "given"
+"""What `Telemetry.monitors` says of telemetry from files."""
+
+ROWS: Mapping[Measurement, str] = {
+    "segments": "segment (or counter)",
+    "probes": "active",
+    "detector": "active",
+    "connections": "connection",
+    "flows": "passive",
+    "roundtrips": "roundtrip",
+}
+"""The kinds of rows that make up each measurement in a file."""
+
+
+def why_unseen(tells: Identifiability, telemetry: Telemetry, reads: Sequence[Measurement]) -> str:
+    """Return a sentence that says which links the measurements read did not observe, for which
+    cause, and what would observe them; empty if all were observed."""
+    fabric = telemetry.topology
+    missing = ~tells.observed
+    if not missing.any():
+        return ""
+    if telemetry.monitors == GIVEN:
+        why = _of_rows(telemetry, reads, whole=bool(missing.all()))
+    else:
+        why = _of_run(telemetry, reads)
+    if missing.all():
+        return f"nothing was measured, so there is no verdict: {why}"
+    names = [fabric.link_names[link] for link in np.flatnonzero(missing).tolist()]
+    dark = _dark_switches(missing, fabric)
+    whose = f", all links of {some_of(dark)}: dead, or nothing goes there" if dark else ""
+    return (
+        f"not observed, so neither healthy nor faulty: {len(names)} of {fabric.n_links} links "
+        f"({some_of(names)}{whose}): {why}"
+    )
+
+
+def _of_rows(telemetry: Telemetry, reads: Sequence[Measurement], whole: bool) -> str:
+    """Return what would observe links in telemetry from files: rows, or packets in them."""
+    causes: list[str] = []
+    for kind in dict.fromkeys(ROWS[name] for name in reads):
+        parts = [getattr(telemetry, name) for name in reads if ROWS[name] == kind]
+        there = [part for part in parts if part is not None]
+        counts = [part.lost if not hasattr(part, "sent") else part.sent for part in there]
+        if there and not sum(each.size for each in counts):
+            causes.append(f"there are no {kind} rows")
+        elif there and not any(each.any() for each in counts):
+            causes.append(f"all {kind} rows have 0 packets")
+        elif there and whole:
+            causes.append(f"no {kind} row crosses a link between switches")
+        else:
+            causes.append(f"no {kind} row with packets crosses them: add such rows")
+    return "; ".join(causes)
+
+
+def _of_run(telemetry: Telemetry, reads: Sequence[Measurement]) -> str:
+    """Return what happened in a run, or the settings that would observe more."""
+    causes: list[str] = []
+    for name in reads:
+        part, why = getattr(telemetry, name), UNSEEN[name]
+        if name == "segments" and part is not None and not part.sent.any():
+            why = (
+                "no meter counted a flow, because none had more than ETA packets at a switch "
+                "within an epoch: a smaller ETA, a longer EPOCH_MS, or longer flows (of a capture "
+                "whose packets come all at once: :fit)"
+            )
+        elif name in ("probes", "detector") and part is not None and not part.sent.any():
+            why = f"no probe was sent: {UNSEEN[name]}"
+        elif name == "connections" and part is not None and not len(part):
+            why = "no connection lost a packet and was traced"
+            if part.watched is not None and not len(part.watched):
+                why = "no host had a connection: traffic of TCP is needed"
+        elif name == "flows" and part is not None and not part.sent.any():
+            why = f"no flow was reported: {UNSEEN[name]}"
+        causes.append(why)
+    return "; ".join(dict.fromkeys(causes))
+
+
+def _dark_switches(missing: BoolArray, fabric: Fabric) -> list[str]:
+    """Return the names of the switches of whose links none was observed."""
+    seen = np.zeros(fabric.n_switches, np.bool_)
+    for ends in (fabric.link_src, fabric.link_dst):
+        seen[ends[~missing]] = True
+    linked = np.zeros(fabric.n_switches, np.bool_)
+    linked[fabric.link_src] = True
+    return [fabric.switch_names[each] for each in np.flatnonzero(linked & ~seen).tolist()]

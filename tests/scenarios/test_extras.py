@@ -1,0 +1,113 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Commands go on without the packages that only draw, and say what the others lack."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from scenarios import extras
+from scenarios.command import install
+from scenarios.extras import NO_PICTURE, can_draw, need_compiler
+from scenarios.papers.reproduce import was_run
+from testbed.errors import UserError
+from testbed.softswitch import NoCompiler
+from testbed.softswitch.compiler.build import compiler
+from tests.scenarios.conftest import Canary, refused
+
+RUN = ("K=4", "EPOCHS=1", "LOAD=0.01", "METHODS=canary")
+
+
+def without(monkeypatch: pytest.MonkeyPatch, *names: str) -> None:
+    for name in names:
+        for there in [each for each in sys.modules if each.partition(".")[0] == name]:
+            monkeypatch.delitem(sys.modules, there)
+        monkeypatch.setitem(sys.modules, name, None)
+
+
+def test_a_comparison_goes_on_without_its_picture(
+    canary: Canary, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    out = tmp_path / "compared"
+    command = ("compare", "SEEDS=1", f"OUT={out}", *RUN)
+    first = canary(*command)
+    assert first.code == 0 and f"{out}/f1.png" in first.out and NO_PICTURE not in first.out
+    without(monkeypatch, "matplotlib")
+    assert not can_draw()
+    again = canary(*command)
+    assert again.code == 0 and NO_PICTURE in again.out and "f1.png" not in again.out
+    assert not (out / "f1.png").exists() and (out / "results.parquet").exists()
+
+
+def test_a_reproduction_goes_on_without_its_figure(
+    canary: Canary, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    without(monkeypatch, "matplotlib")
+    out = tmp_path / "out"
+    said = canary("reproduce", "FIG=canary-table-2", "DRAWS=2", f"OUT={out}")
+    assert said.code == 0 and said.out.count(NO_PICTURE) == 1, said
+    there = {path.name for path in (out / "canary-table-2").iterdir()}
+    assert {"index.html", "table.md"} <= there and not there & {"figure.png", "figure.svg"}
+    from scenarios.papers.registry import EXPERIMENTS
+
+    assert was_run(EXPERIMENTS["canary-table-2"], out)
+
+
+def test_a_cluster_needs_dask(
+    canary: Canary, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    without(monkeypatch, "dask", "distributed")
+    said = canary("compare", "SEEDS=1", f"OUT={tmp_path / 'x'}", "CLUSTER=tcp://127.0.0.1:1", *RUN)
+    refused(said, "needs Dask", "make setup-cluster")
+
+
+@pytest.fixture
+def _no_compiler(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("CC", raising=False)
+    without(monkeypatch, "ziglang")
+
+
+@pytest.mark.usefixtures("_no_compiler")
+def test_zig_is_installed_where_no_compiler_is(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(extras, "ROOT", tmp_path)
+    with pytest.raises(NoCompiler, match="install gcc"):  # in an environment that is not make's
+        need_compiler()
+    monkeypatch.setattr(sys, "prefix", str(tmp_path / ".venv"))
+    added = []
+
+    def add_extra(root: Path, extra: str) -> None:
+        added.append((root, extra))
+        (tmp_path / "ziglang").mkdir()
+        (tmp_path / "ziglang" / "__init__.py").touch()
+        monkeypatch.delitem(sys.modules, "ziglang")
+        monkeypatch.syspath_prepend(str(tmp_path))
+
+    monkeypatch.setattr(install, "add_extra", add_extra)
+    need_compiler()
+    assert added == [(tmp_path, "compiler")]
+    assert compiler() == [os.path.realpath(tmp_path / "ziglang" / "zig"), "cc"]
+    need_compiler()
+    assert len(added) == 1
+    monkeypatch.setenv("CC", "no-such-compiler")
+    with pytest.raises(NoCompiler, match="no-such-compiler"):
+        need_compiler()
+
+
+@pytest.mark.usefixtures("_no_compiler")
+def test_what_kept_zig_from_being_installed_is_said(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def add_extra(root: Path, extra: str) -> None:
+        raise install.InstallError("canary: this failed, see above: pip")
+
+    monkeypatch.setattr(extras, "ROOT", tmp_path)
+    monkeypatch.setattr(sys, "prefix", str(tmp_path / ".venv"))
+    monkeypatch.setattr(install, "add_extra", add_extra)
+    with pytest.raises(UserError, match="^this failed, see above: pip$"):
+        need_compiler()
