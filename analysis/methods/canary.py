@@ -111,8 +111,8 @@ class Canary(Method):
         groups: Count | Sequence[float] = GROUPS,
         penalty: NotNegative = 1.0,
         lossy_share: Share | None = None,
-        healthy_loss: Probability = 7e-5,
-        alarms: Positive = 0.01,
+        healthy_loss: Probability = 1e-4,
+        alarms: Positive = 0.1,
         tolerance: NotNegative = EPSILON,
         mapping: Mapping = "logarithmic",
         own_share: Share = 0.0,
@@ -181,7 +181,9 @@ class Filter:
     with no more than the chance that `chances_of_noise` allows. A segment that lost packets in
     every epoch of the run is always lossy. So one loss in four epochs of few packets does not make
     a segment lossy, and a link that drops 1 packet in 1,000 need not lose some in half of the
-    epochs.
+    epochs. In a run of several epochs n' is at least 2, since n' = 1 would filter nothing: a burst
+    of losses in one epoch of few packets says that a link is faulty, but not at which rate, and a
+    segment in the wrong group of loss rates gets a healthy link blamed.
 
     Attributes:
         share: n'/n; None for the rule.
@@ -220,6 +222,7 @@ class Filter:
         chance = np.where(high, self.alone[some], self.together[some])
         lossy = bdtrc(with_loss - 1, observed, healthy) <= chance
         lossy |= pdtrc(lost - 1, self.healthy_loss * (sent.sum(axis=0) * links)) <= chance
+        lossy &= with_loss >= min(2, len(sent))
         lossy |= with_loss == len(sent)
         for_fault = xlogy(with_loss, faulty / healthy) + xlogy(
             observed - with_loss, (1 - faulty) / (1 - healthy)

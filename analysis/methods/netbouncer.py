@@ -155,7 +155,7 @@ class NetBouncer(Method):
         self,
         *,
         penalty: NotNegative | None = None,
-        scale: NotNegative = 0.1,
+        scale: NotNegative = 0.06,
         link_threshold: Probability = 0.999,
         tolerance: NotNegative = EPSILON,
         lucky_share: Rate = 0.0,
@@ -297,10 +297,12 @@ class NetBouncerStage(NetBouncer):
 def penalty_for(incidence: Incidence, times: FloatArray, scale: float) -> float:
     """Return lambda for the number n of the paper's paths over a link: ``scale * n ** 0.25``.
 
-    A healthy link shares some sqrt(n) paths with a faulty one next to it. What these lose, measured
+    A link is blamed if its paths lose lambda / 2 together that other links do not explain. A
+    healthy link shares some sqrt(n) paths with a faulty one next to it. What these lose, measured
     in the paper's paths of `PATH_PROBES` probes, has a standard deviation of up to 0.05 times the
-    fourth root of n. The healthy link is blamed for it unless lambda / 2 is above that, so the
-    scale is 0.1 or more.
+    fourth root of n. Lambda is therefore proportional to that root; the calibration chooses the
+    scale, and begins with 0.2, the paper's lambda of 1 at the 576 paths a link of its 27,648
+    servers.
 
     Args:
         incidence: Paths and links.

@@ -244,7 +244,9 @@ def _perhaps_elsewhere(
     downstream switch of that upstream: bool[N].
 
     It did not if one of its buckets there is empty, or is clean and belongs to another flow or
-    another upstream. Its buckets are those at the upstream, where at least some rows show them.
+    another upstream. A flow has the same buckets at every switch, so those are known that any meter
+    shows. With the upstream's alone, a third of the flows that lost packets were left out at K=8,
+    and none of the others: lossy segments counted too few packets, and too few of them lost.
     """
     pairs = np.unique(
         np.stack((segments.upstream, segments.downstream), 1).astype(np.int64), axis=0
@@ -254,23 +256,23 @@ def _perhaps_elsewhere(
     other = pairs[pair, 1] != segments.downstream[segment[which]]
     which, there = which[other], pairs[pair[other], 1]
 
-    usm = np.flatnonzero(dump.meter == USM)
-    usm = usm[np.argsort(at_switch[usm])]
-    case, place = _expand(at_switch[usm], (upstream * n_flows + flow)[which])
-    place = usm[place]
-
     width = int(dump.bucket.max(initial=0)) + 1
     depth = int(dump.row.max(initial=0)) + 1
     cell = dump.row.astype(np.int64) * width + dump.bucket
+    of_row = at_switch - dump.switch.astype(np.int64) * n_flows
+    shown = np.unique(of_row * (depth * width) + cell)
+    case, place = _expand(shown // (depth * width), flow[which])
+    opposite = shown[place] % (depth * width)
+
     dsm = np.flatnonzero(dump.meter == DSM)
     at = dump.switch.astype(np.int64) * (depth * width) + cell
     dsm = dsm[np.argsort(at[dsm])]
-    filled, position = _find(at[dsm], there[case] * (depth * width) + cell[place])
+    filled, position = _find(at[dsm], there[case] * (depth * width) + opposite)
     if not len(dsm):
         return np.zeros(len(segment), np.bool_)
     bucket = dsm[position]
     present = filled & dump.dirty[bucket]
-    own = at_switch[bucket] - dump.switch[bucket].astype(np.int64) * n_flows == flow[which[case]]
+    own = of_row[bucket] == flow[which[case]]
     own = np.flatnonzero(filled & own & ~present)
     came = np.asarray(decode(dump.switch[bucket[own]], dump.path_bf[bucket[own]]), np.int64)
     present[own] = (came < 0) | (segments.upstream[came] == upstream[which[case[own]]])

@@ -171,7 +171,7 @@ class Vigil(Method):
         self,
         *,
         threshold: NotNegative | None = None,
-        spread: Positive = 1.5,
+        spread: Positive = 2.0,
         alarms: Positive = 0.1,
         chance: NotNegative = math.inf,
         false_alarm: NotNegative = math.inf,

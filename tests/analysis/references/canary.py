@@ -94,11 +94,11 @@ def by_rule(
     fault = max(edges[-1], 2 * healthy)
     q = sum(1 - (1 - fault) ** n for n in epochs) / len(epochs)
     n = len(epochs)
-    if (
+    unlikely = (
         binomial(n, n_lossy, p) <= chance
         or poisson(sum(lost), healthy * links * sum(sent)) <= chance
-        or n_lossy == len(sent)
-    ):
+    )
+    if (unlikely and n_lossy >= 2) or n_lossy == len(sent):
         return 1 - sum(lost) / sum(sent), sum(sent)
     q = min(q, 1 - 1e-12)
     gain = n_lossy * math.log(q / p) + (n - n_lossy) * math.log((1 - q) / (1 - p))

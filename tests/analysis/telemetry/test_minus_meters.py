@@ -194,6 +194,29 @@ def test_losses_stand_beside_dirty_buckets_of_others():
     assert (result.sent.tolist(), result.lost.tolist(), result.moved) == ([40], [10], 0)
 
 
+def test_a_row_that_other_flows_hide_at_the_upstream_is_known_from_the_downstream():
+    """At the upstream other flows have two of its buckets, and elsewhere one has the third."""
+    tor, core = TOPOLOGY.tor(0, 0), TOPOLOGY.core(0)
+    segment = segment_between(tor, core)
+
+    def shares_only(row: int) -> int:
+        """Return a flow that shares this row's bucket with flow 7, and no other."""
+        return next(
+            f
+            for f in range(8, 9999)
+            if [column(f, r) == column(7, r) for r in range(3)] == [r == row for r in range(3)]
+        )
+
+    meters = Meters()
+    for row in (0, 1):
+        meters.count(tor, USM, shares_only(row), 0, 20)
+    meters.count(tor, USM, 7, 0, 40)
+    meters.count(core, DSM, 7, segment + 1, 30)
+    arrive_unexpected(meters, TOPOLOGY.core(2), shares_only(2), 5)
+    result = minus_meter(meters.dump(), decode, SEGMENTS, rules_of([(7, segment)]))
+    assert (result.sent.tolist(), result.lost.tolist(), result.moved) == ([40], [10], 0)
+
+
 def test_a_flow_that_comes_to_another_downstream_by_the_next_segment_did_not_move():
     """With core0 a monitor and core1 none, agg1_0 is a downstream of agg0_0 and of core0."""
     segments = TOPOLOGY.segments("tor+agg+core0")

@@ -43,8 +43,8 @@ def test_a_comparison_says_which_parameters_each_method_had(
         "any-loss": "default",
     }
     assert [text[:33] for text in rows["parameters"][:2]] == [
-        "penalty=2.0,scale=0.1,link_thresh",
-        "penalty=3.0,scale=0.1,link_thresh",
+        "penalty=2.0,scale=0.06,link_thres",
+        "penalty=3.0,scale=0.06,link_thres",
     ]
     key = json.loads(Path("here/comparison.json").read_text())["parameters"]
     assert {name: entry["from"] for name, entry in key.items()} == wanted
