@@ -20,7 +20,7 @@ import pytest
 ROOT = Path(__file__).parent.parent
 ROOMS = ("testbed", "analysis", "scenarios")
 
-EVERYWHERE = {"testbed.errors", "testbed.arrays"}
+EVERYWHERE = {"testbed.errors", "testbed.arrays", "testbed.cores"}
 CACHES = {"testbed.caches"}
 KERNELS = {"testbed.kernels"}
 FABRIC_AND_RECORD = KERNELS | {"testbed.fabric", "testbed.record"}
@@ -32,6 +32,7 @@ TRAFFIC = NETWORK | {"testbed.traffic"}
 MAY_IMPORT: dict[str, set[str]] = {
     "testbed.errors": set(),
     "testbed.arrays": set(),
+    "testbed.cores": set(),
     "testbed.caches": set(),
     "testbed.user_files": set(),
     "testbed.kernels": {"testbed.softswitch"},
@@ -57,27 +58,29 @@ MAY_IMPORT: dict[str, set[str]] = {
 }
 """For each room the rooms it may import, besides `EVERYWHERE`."""
 
+EXTRAS = {"scenarios.extras"}
 RUN = {"scenarios.process", "scenarios.experiment"}
 SCENARIOS: dict[str, set[str]] = {
+    "scenarios.extras": set(),
     "scenarios.process": set(),
     "scenarios.experiment": {"scenarios.process"},
     "scenarios.library": {"scenarios.experiment"},
     "scenarios.live": RUN,
-    "scenarios.many": RUN,
-    "scenarios.papers": {"scenarios.experiment", "scenarios.many"},
-    "scenarios.command": RUN | {"scenarios.live", "scenarios.many", "scenarios.papers"},
+    "scenarios.many": EXTRAS | RUN,
+    "scenarios.papers": EXTRAS | {"scenarios.experiment", "scenarios.many"},
+    "scenarios.command": EXTRAS | RUN | {"scenarios.live", "scenarios.many", "scenarios.papers"},
     "scenarios.api": {
         *("scenarios.experiment", "scenarios.keywords", "scenarios.frames", "scenarios.notebook"),
     },
     "scenarios.compared": {"scenarios.experiment", "scenarios.many", "scenarios.keywords"},
     "scenarios.frames": set(),
     "scenarios.keywords": {"scenarios.experiment"},
-    "scenarios.notebook": set(),
+    "scenarios.notebook": EXTRAS,
     "scenarios.pytest_fixture": {"scenarios.api"},
     "scenarios.__main__": {"scenarios.command", "scenarios.process"},
     "scenarios.scenario": {"scenarios.experiment"},
     "scenarios.settings": {"scenarios.experiment"},
-    "scenarios": {"scenarios.api", "scenarios.experiment"},
+    "scenarios": set(),
 }
 """For each room of `scenarios`, which may import all of `testbed` and `analysis`, the others of it
 that it may import. A scenario of one's own imports from `scenarios` itself."""
