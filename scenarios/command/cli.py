@@ -44,6 +44,7 @@ from scenarios.command.arguments import (
     WatchOption,
     calibrated,
 )
+from scenarios.command.compilers import need_compiler
 from scenarios.command.foreign import check_method, import_
 from scenarios.command.gates import Gate
 from scenarios.command.look import diff, explain, runs
@@ -55,7 +56,6 @@ from scenarios.command.reproduce import reproduce
 from scenarios.command.results import Output
 from scenarios.experiment.errors import DEFECT, message_line, message_of, stopped
 from scenarios.experiment.terminal import line, progress_bar, wide_console
-from scenarios.extras import need_compiler
 from testbed.errors import UserError
 from testbed.fabric.names import nearest, plain
 

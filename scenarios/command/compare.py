@@ -12,6 +12,7 @@ from analysis.evaluation.report import capture_line
 from analysis.methods.parameters import Parameters
 from analysis.methods.registry import REFERENCE, BuiltMethod, build
 from scenarios.command.arguments import parse_seeds
+from scenarios.command.compilers import need_compiler
 from scenarios.command.gates import Gate
 from scenarios.command.options import GivenOptions
 from scenarios.command.results import Output
@@ -29,7 +30,7 @@ from scenarios.experiment.request import make_request
 from scenarios.experiment.run import check_inputs
 from scenarios.experiment.settings import Settings, SettingsError
 from scenarios.experiment.terminal import line, progress_bar, wide_console
-from scenarios.extras import NO_PICTURE, can_draw, need_compiler
+from scenarios.extras import NO_PICTURE, can_draw
 from scenarios.many.compare import compare, default_folder, read_comparison
 from scenarios.many.sweep import parse_sweep, read_sweep, run_sweep, sweep_folder
 from scenarios.process.root_server import root_available

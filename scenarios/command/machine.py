@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from scenarios.command.arguments import ConfigOption, KOption, ScenarioOption, WatchOption
+from scenarios.command.compilers import need_compiler
 from scenarios.experiment.terminal import line, progress_bar, wide_console
-from scenarios.extras import need_compiler
 from scenarios.process.signals import raise_on_signals
 
 if TYPE_CHECKING:

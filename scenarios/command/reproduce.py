@@ -57,7 +57,7 @@ def reproduce(
     ] = Path("runs/reproduce"),
 ) -> None:
     """Reproduce figures and tables of the papers, and compare."""
-    from scenarios.extras import need_compiler
+    from scenarios.command.compilers import need_compiler
     from scenarios.papers.experiment import Effort
     from scenarios.papers.registry import experiments_named
     from scenarios.papers.results import experiment_table

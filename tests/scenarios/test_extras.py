@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from scenarios import extras
-from scenarios.command import install
-from scenarios.extras import NO_PICTURE, can_draw, need_compiler
+from scenarios.command import compilers, install
+from scenarios.command.compilers import need_compiler
+from scenarios.extras import NO_PICTURE, can_draw
 from scenarios.papers.reproduce import was_run
 from testbed.errors import UserError
 from testbed.softswitch import NoCompiler
@@ -75,7 +75,7 @@ def _no_compiler(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 def test_zig_is_installed_where_no_compiler_is(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(extras, "ROOT", tmp_path)
+    monkeypatch.setattr(compilers, "ROOT", tmp_path)
     with pytest.raises(NoCompiler, match="install gcc"):  # in an environment that is not make's
         need_compiler()
     monkeypatch.setattr(sys, "prefix", str(tmp_path / ".venv"))
@@ -88,7 +88,7 @@ def test_zig_is_installed_where_no_compiler_is(
         monkeypatch.delitem(sys.modules, "ziglang")
         monkeypatch.syspath_prepend(str(tmp_path))
 
-    monkeypatch.setattr(install, "add_extra", add_extra)
+    monkeypatch.setattr(compilers, "add_extra", add_extra)
     need_compiler()
     assert added == [(tmp_path, "compiler")]
     assert compiler() == [os.path.realpath(tmp_path / "ziglang" / "zig"), "cc"]
@@ -106,8 +106,8 @@ def test_what_kept_zig_from_being_installed_is_said(
     def add_extra(root: Path, extra: str) -> None:
         raise install.InstallError("canary: this failed, see above: pip")
 
-    monkeypatch.setattr(extras, "ROOT", tmp_path)
+    monkeypatch.setattr(compilers, "ROOT", tmp_path)
     monkeypatch.setattr(sys, "prefix", str(tmp_path / ".venv"))
-    monkeypatch.setattr(install, "add_extra", add_extra)
+    monkeypatch.setattr(compilers, "add_extra", add_extra)
     with pytest.raises(UserError, match="^this failed, see above: pip$"):
         need_compiler()
