@@ -240,7 +240,7 @@ class TableState:
         if required:
             missing = [f.name for f in self._required.values() if f.id not in seen]
             raise self._error(INVALID_ARGUMENT, f"exact match field {missing[0]!r} is missing")
-        if self.config.prioritized != (entry.priority > 0):
+        if entry.priority < 0 or self.config.prioritized != bool(entry.priority):
             need = "needs a priority above 0" if self.config.prioritized else "takes no priority"
             raise self._error(INVALID_ARGUMENT, f"an entry {need}, not {entry.priority}")
         return tuple(match), entry.priority

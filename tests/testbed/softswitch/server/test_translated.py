@@ -39,6 +39,17 @@ def test_a_value_that_does_not_fit_the_program(client: Client) -> None:
     assert refused.value.codes == [code_pb2.OUT_OF_RANGE]
 
 
+@pytest.mark.parametrize("priority", [1, -1, -(2**31)])
+def test_an_entry_of_exact_fields_takes_no_priority(client: Client, priority: int) -> None:
+    """A negative one made a second entry with the same match of it, which the switch refused."""
+    for _ in range(2):
+        with pytest.raises(Refused) as refused:
+            client.write(
+                ("insert", client.entry("I.exacts", {"meta.port": 9}, "I.send", [1], priority))
+            )
+        assert refused.value.codes == [code_pb2.INVALID_ARGUMENT]
+
+
 def test_packets_registers_and_digests(client: Client) -> None:
     digest = p4runtime_pb2.DigestEntry(digest_id=client.id("digests", "sample_t"))
     digest.config.max_list_size = 1
