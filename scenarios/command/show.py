@@ -112,7 +112,13 @@ def figures_of(directory: Path, trust: bool = False) -> Mapping[str, Any]:
         return sweep_figures(read_sweep(directory))
     if is_comparison(directory):
         return comparison_figures(read_comparison(directory))
-    return RunDirectory(directory, trust=trust).summary
+    return _run_of(directory, trust).summary
+
+
+def _run_of(directory: Path, trust: bool) -> RunDirectory:
+    """Return a finished run, or one that was interrupted and then analyzed."""
+    analyzed = directory.name.endswith(".partial") and (directory / "summary.json").is_file()
+    return RunDirectory(directory, not analyzed, trust)
 
 
 def show_figures(directory: Path, trust: bool = False, verbose: bool = False) -> None:
@@ -146,7 +152,7 @@ def show_run(directory: Path, offered: str, verbose: bool = False, trust: bool =
     Raises:
         ValueError: There is no such run, or it is damaged (one line).
     """
-    run = RunDirectory(directory, trust=trust)
+    run = _run_of(directory, trust)
     summary, console = run.summary, Console()
     heading, _, where = offered.partition(": ")
     places: Places = {heading: (where, "")} if offered else {}

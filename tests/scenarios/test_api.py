@@ -8,7 +8,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -83,7 +83,7 @@ def test_a_run_without_a_path_gets_a_name_of_its_own(
 
 def test_mistakes_are_one_line(result: Run, tmp_path: Path) -> None:
     for wrong, why in (
-        (lambda: run(kk=8), "there is no setting kk: did you mean k?"),
+        (lambda: cast(Any, run)(kk=8), "there is no setting kk: did you mean k?"),
         (lambda: run("nope"), "no scenario 'nope'"),
         (lambda: run(topology="leaf-spine:8:4", backend="flow", k=8), "has no effect"),
         (lambda: load(tmp_path / "nowhere"), "nowhere"),

@@ -73,7 +73,8 @@ def replaced(*pairs: tuple[str, str]) -> bytes:
 
 
 def lines(change: Callable[[list[str]], list[str]]) -> bytes:
-    return "\n".join([*change(TEXT.splitlines()), ""]).encode()
+    all_lines: list[str] = [*TEXT.splitlines()]
+    return "\n".join([*change(all_lines), ""]).encode()
 
 
 def polars_like(data: pd.DataFrame) -> bytes:
@@ -180,7 +181,7 @@ VARIANTS: dict[str, tuple[str, bytes, str]] = {
     "blanks around values": (".csv", replaced((",active,", ", Active ,"), ("100,", " 100 ,")), ""),
     "rows in another order": (
         ".csv", lines(lambda all: [all[0], *all[:0:-1]]), ""),
-    "columns in another order": (".csv", csv(TABLE[TABLE.columns[::-1]], index=False), ""),
+    "columns in another order": (".csv", csv(TABLE.loc[:, ::-1], index=False), ""),
     "names of links": (".csv", csv(TABLE.assign(paths=TABLE["paths"].map(by_name))), "index"),
     "names of links in lists": (
         ".parquet",

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import struct
 from pathlib import Path
+from typing import Any
 
 import pytest
 from scapy.compat import raw
@@ -29,13 +30,13 @@ def ethernet(payload: bytes, kind: int = 0x0800) -> bytes:
     return raw(Ether(src="02:00:00:00:00:03", dst="02:00:00:00:00:04", type=kind)) + payload
 
 
-def over(outer: IP | IPv6, protocol: int, payload: bytes) -> bytes:
+def over(outer: Any, protocol: int, payload: bytes) -> bytes:
     field = "proto" if isinstance(outer, IP) else "nh"
     return raw(ETHER / outer.copy().__class__(src=outer.src, dst=outer.dst, **{field: protocol})
                / Raw(payload))  # fmt: skip
 
 
-def udp(outer: IP | IPv6, port: int, payload: bytes) -> bytes:
+def udp(outer: Any, port: int, payload: bytes) -> bytes:
     return raw(ETHER / outer / UDP(sport=4000, dport=port) / Raw(payload))
 
 
