@@ -27,7 +27,7 @@ PLACES = [*walk("packet"), *walk("epoch")]
 
 def names(path: Path) -> set[str]:
     """What a file defines: functions, classes, ``Class.method``, constants; P4's controls."""
-    text = path.read_text()
+    text = re.sub(r"__attribute__\(\(\w+\)\) ", "", path.read_text())
     if path.suffix == ".p4":
         return set(re.findall(r"^(?:control|parser) (\w+)\(", text, re.MULTILINE))
     if path.suffix in (".c", ".h"):

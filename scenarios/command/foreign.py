@@ -19,9 +19,9 @@ def check_method(
     ],
     parameters: ParametersOption = "default",
 ) -> None:
-    """Check a method of your own: order, names, cuts, ties, emptiness.
+    """Check a method of your own.
 
-    The exit code is 1 if a check failed.
+    The checks are of order, names, cuts, ties and emptiness; the exit code is 1 if one failed.
     """
     from analysis.evaluation.parameter_sets import choose_methods
     from analysis.methods.check import check_method as checks_of
@@ -67,7 +67,7 @@ def import_(
         typer.Option(help="The names of a fabric's ToRs: leaf*. [default: by role and name]"),
     ] = None,
 ) -> None:
-    """Make the tables that `localize` reads from the files of other tools.
+    """Make tables for `localize` from files of other tools.
 
     docs/do/import.md has the formats.
     """

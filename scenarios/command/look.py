@@ -29,7 +29,10 @@ def runs(
     quiet: QuietOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """List finished runs, the newest first: canary runs K=4 SEED=1."""
+    """List finished runs, the newest first.
+
+    Settings choose some of them: canary runs K=4 SEED=1.
+    """
     from scenarios.command.book import list_runs, parse_filters, run_figures, show_runs
 
     output = Output(quiet, as_json)
@@ -52,7 +55,10 @@ def diff(
     as_json: JsonOption = False,
     trust: TrustOption = False,
 ) -> None:
-    """Say what differs between two runs: settings, F1, and the links whose verdict changed."""
+    """Say what differs between two runs.
+
+    These are settings, F1, and the links whose verdict changed.
+    """
     from scenarios.command.book import difference, show_difference
     from testbed.record.run import RunDirectory
 

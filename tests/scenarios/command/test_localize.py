@@ -62,9 +62,8 @@ def test_a_run_is_exported_and_localized(
         assert blamed - devices == set(links[np.asarray(diagnosis["flagged"], bool)])
         ranks = [rows["rank"][i] for i in own if rows["name"][i] not in devices]
         assert ranks == list(range(1, 65))
-        assert (blamed and all(name.split(" ")[0] in result.out for name in blamed)) or (
-            method == "netbouncer"
-        )
+        assert all(name.split(" ")[0] in result.out for name in blamed)
+        assert blamed or method != "canary-mle"
 
 
 def test_a_run_in_parts_is_diagnosed_on_workers(run_path: Path, tmp_path: Path) -> None:

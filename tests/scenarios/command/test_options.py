@@ -76,9 +76,9 @@ def test_words_are_options(canary: Canary, tmp_path: Path) -> None:
     refused(canary("plan", "K=5"), "K=5 is not a fat-tree")
 
 
-@pytest.mark.parametrize("command", [["scenario"], ["shwo"]])
-def test_a_command_that_does_not_exist(canary: Canary, command: list[str]) -> None:
-    refused(canary(*command), f"no command {command[0]}", "show")
+@pytest.mark.parametrize(("command", "nearest"), [("scenario", "canary run"), ("shwo", "show")])
+def test_a_command_that_does_not_exist(canary: Canary, command: str, nearest: str) -> None:
+    refused(canary(command), f"no command {command}", nearest)
 
 
 # ---- the environment -------------------------------------------------------------------------

@@ -26,7 +26,7 @@ def test_a_comparison_says_which_parameters_each_method_had(
     file.write_text("methods: {netbouncer: {parameters: {penalty: 2}}}")
     methods = "METHODS=netbouncer,netbouncer:penalty=3,007"
     asked = (*FLOW, "SEEDS=1", methods, "FAULT_RATE=0.01", "OUT=here")
-    said = canary("compare", *asked, f"PARAMETERS={file}")
+    said = canary("compare", *asked, f"PARAMETERS={file}", "-v")
     assert said.code == 0, said.err
     assert "netbouncer:penalty=3.0" in said.out
     wanted = {

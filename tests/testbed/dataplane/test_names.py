@@ -205,7 +205,9 @@ CHANGES = {
 @pytest.mark.parametrize("what", CHANGES)
 def test_a_changed_program_is_a_failing_import(what: str, tmp_path: Path) -> None:
     file, change, complaint = CHANGES[what]
-    shutil.copytree(ROOT / "testbed" / "dataplane", tmp_path / "testbed" / "dataplane")
+    shutil.copytree(
+        ROOT / "testbed" / "dataplane", tmp_path / "testbed" / "dataplane", symlinks=True
+    )
     (tmp_path / "testbed" / "__init__.py").touch()
     shutil.copytree(ROOT / "p4", tmp_path / "p4", ignore=shutil.ignore_patterns("tofino*"))
     changed = tmp_path / "p4" / file
