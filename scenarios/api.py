@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
 REGISTERS = "registers"
-Table: TypeAlias = "str | Path | DataFrame | pa.Table | Mapping[str, Any] | Sequence[Any] | Any"
+TableLike: TypeAlias = "str | Path | DataFrame | pa.Table | Mapping[str, Any] | Sequence[Any] | Any"
 """A table: the path of a file, or the columns, in any object that has an Arrow stream."""
 
 
@@ -111,8 +111,8 @@ def load(path: str | Path, *, trust: bool = False) -> Run:
 
 
 def localize(
-    fabric: Table,
-    observations: Table,
+    fabric: TableLike,
+    observations: TableLike,
     method: str | Localizer,
     parameters: str | Path = "default",
     fault_rate: float | None = None,
@@ -156,7 +156,7 @@ def localize(
     return Verdict(made.localize(telemetry), None, telemetry, receipt=tuple(receipt.lines()))
 
 
-def _source(source: Table, schema: Schema) -> Path | pa.Table:
+def _source(source: TableLike, schema: Schema) -> Path | pa.Table:
     """Return the path of a table's file, or a frame as an Arrow table."""
     if isinstance(source, str | Path):
         return table_in(Path(source), schema.name)
