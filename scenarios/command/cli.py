@@ -203,7 +203,7 @@ def _run(
         settings = at_this_pace(settings, request.named)
         run_experiment(request.name, request.scenario, settings, writer, chosen, observer)
         exit_on_signals(plain(f"the run is in {writer.path}"))
-    print(plain(f"traffic: {traffic_of(writer.path)}"), file=sys.stderr)
+    print(plain(f"... traffic: {traffic_of(writer.path)}"), file=sys.stderr)
     return writer.path
 
 
