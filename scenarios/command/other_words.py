@@ -22,7 +22,7 @@ COMMANDS: Mapping[str, str] = {
     "exec": "canary shell opens p4runtime-sh on a switch of the running network",
     "cli": "canary net has a prompt, and canary shell opens p4runtime-sh on a switch",
 }
-"""By command."""
+"""What is nearest here to a command of Mininet, p4-utils or containerlab."""
 
 OPTIONS: Mapping[str, str] = {
     "--topo": "--k 4 is the size of a fat-tree, and --topology takes other fabrics",
@@ -35,7 +35,7 @@ OPTIONS: Mapping[str, str] = {
     "--test": "--traffic chooses what hosts send",
     "--lab": "canary export-lab writes a lab for containerlab",
 }
-"""By option."""
+"""What is nearest here to an option of those programs."""
 
 
 def hint(word: str, known: Mapping[str, str]) -> str:

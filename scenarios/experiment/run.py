@@ -57,13 +57,18 @@ def default_directory(scenario: str) -> Path:
 @contextmanager
 def new_run(path: Path, numbered: bool) -> Iterator[RunWriter]:
     """Return a context manager that gives its block the writer of a new run; if the run is neither
-    finished nor left as partial, its files are removed."""
+    finished nor left as partial, its files are removed. If it is finished, a note on the exception
+    that ends the block says so."""
     writer = None
     try:
         try:
             with signals_blocked():
                 writer = RunWriter(path, numbered)
             yield writer
+        except BaseException as error:
+            if writer is not None and writer.finished and not hasattr(error, "__notes__"):
+                error.add_note(f"the run is in {writer.path}")
+            raise
         finally:
             _abandon(writer)
     finally:  # an interrupt may have come before the inner block was entered

@@ -13,6 +13,11 @@ from pathlib import Path
 
 import pytest
 
+from analysis.methods.registry import find_methods
+from scenarios.experiment.errors import stopped
+from scenarios.experiment.request import load_scenario
+from scenarios.experiment.run import new_run, run_experiment
+from scenarios.experiment.settings import make_settings
 from scenarios.process import signals as stopping
 from testbed.record.run import RunDirectory
 from tests.conftest import without_progress
@@ -170,6 +175,22 @@ while at(moment):
     moment += 1
 print(moment)
 """
+
+
+def test_an_interrupt_just_after_a_run_was_finished_names_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It came before the command had taken the result, and said that nothing was kept."""
+    settings = make_settings({}, {"backend": "flow", "epochs": 1, "load": 0.005})
+    scenario, methods = load_scenario("faulty_links"), find_methods("netbouncer")
+    with (
+        pytest.raises(stopping.Stopped) as stop,
+        new_run(tmp_path / "here", numbered=False) as writer,
+    ):
+        run_experiment("faulty_links", scenario, settings, writer, methods)
+        raise stopping.Stopped(signal.SIGINT)
+    assert stopped(stop.value) == 130
+    assert capsys.readouterr().err == f"canary: interrupted: the run is in {place}\n"
 
 
 def test_an_interrupt_at_any_line_of_making_a_run_leaves_nothing(tmp_path: Path) -> None:
