@@ -183,10 +183,8 @@ def test_an_interrupt_just_after_a_run_was_finished_names_it(
     """It came before the command had taken the result, and said that nothing was kept."""
     settings = make_settings({}, {"backend": "flow", "epochs": 1, "load": 0.005})
     scenario, methods = load_scenario("faulty_links"), find_methods("netbouncer")
-    with (
-        pytest.raises(stopping.Stopped) as stop,
-        new_run(tmp_path / "here", numbered=False) as writer,
-    ):
+    place = tmp_path / "here"
+    with pytest.raises(stopping.Stopped) as stop, new_run(place, numbered=False) as writer:
         run_experiment("faulty_links", scenario, settings, writer, methods)
         raise stopping.Stopped(signal.SIGINT)
     assert stopped(stop.value) == 130
