@@ -389,8 +389,8 @@ class RunDirectory:
         paths = [*self.path.glob(kind)]
         if kind == "*.parquet":
             paths += self.path.glob("registers/*.parquet")
-        if (beyond := trial.need_harmless(paths)) is not None:
-            raise RunError(f"{beyond} {trial.BEYOND}: make the run again")
+        if (harm := trial.harm(paths)) is not None:
+            raise RunError(f"{harm}: make the run again")
         self._harmless.add(kind)
 
     def _of_finished_epochs(self, schema: Schema, values: dict[str, Any]) -> dict[str, Any]:
