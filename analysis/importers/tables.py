@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import fnmatch
-import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -20,7 +19,6 @@ from analysis.importers.sources import ImportFileError, Source
 from analysis.telemetry.reading import read_observations
 from testbed.errors import UserError
 from testbed.fabric.names import some_of
-from testbed.record.bounded import MIB, read_bounded
 from testbed.record.exchange import OBSERVATIONS
 from testbed.record.fabric_file import NumberedFabric, read_fabric
 from testbed.record.foreign import PARQUET, TEXT, Receipt, table_in
@@ -192,8 +190,8 @@ def _topology(path: Path, tors: str | None) -> Imported:
         known: Any = {}
         if (beside := path / PLACES).is_file():
             try:
-                known = json.loads(read_bounded(beside, 64 * MIB))
-            except (OSError, ValueError, RecursionError):
+                known = next(Source([beside]).values())
+            except (ImportFileError, StopIteration):
                 raise ImportFileError(f"{beside} is no JSON: import the fabric again") from None
         return Imported(numbered, _links(numbered), known, None, receipt.lines())
     formats = _ENDINGS.get(table.suffix.lower(), ())
@@ -329,8 +327,8 @@ def _addresses(path: Path) -> dict[str, tuple[str, str]]:
     if path.suffix.lower() != ".json":
         return {}
     try:
-        found = json.loads(Source([path]).text(path))
-    except (ValueError, RecursionError):
+        found = next(Source([path]).values())
+    except (ImportFileError, StopIteration):
         return {}
     pairs = isinstance(found, dict) and all(
         isinstance(each, list) and len(each) == 2 and all(isinstance(e, str) for e in each)

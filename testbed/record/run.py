@@ -383,15 +383,15 @@ class RunDirectory:
         Raises:
             RunError: One of them takes too much memory or time.
         """
-        kind = "diagnoses/*.parquet" if name.startswith("diagnoses/") else "*.parquet"
-        if kind in self._harmless:
+        diagnoses = name.startswith("diagnoses/")  # those who read them read the rest, too
+        if self._harmless >= {"diagnoses" if diagnoses else "tables"}:
             return
-        paths = [*self.path.glob(kind)]
-        if kind == "*.parquet":
-            paths += self.path.glob("registers/*.parquet")
+        paths = [*self.path.glob("*.parquet"), *self.path.glob("registers/*.parquet")]
+        if diagnoses:
+            paths += self.path.glob("diagnoses/*.parquet")
         if (harm := trial.harm(paths)) is not None:
             raise RunError(f"{harm}: make the run again")
-        self._harmless.add(kind)
+        self._harmless |= {"tables", "diagnoses"} if diagnoses else {"tables"}
 
     def _of_finished_epochs(self, schema: Schema, values: dict[str, Any]) -> dict[str, Any]:
         """Return the columns without the rows of an epoch that was interrupted."""

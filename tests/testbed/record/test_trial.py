@@ -10,6 +10,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -41,44 +42,44 @@ def nothing_was_tried(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(trial, "_tried", set())
 
 
-def limits(monkeypatch: pytest.MonkeyPatch, memory: int) -> None:
-    monkeypatch.setattr(trial, "SPARE", memory)
-    monkeypatch.setattr(trial, "TIMES", 0)
-    monkeypatch.setattr(trial, "SECONDS", 3600)
-
-
 FRESH = """
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from testbed.record import trial
-trial.SPARE, trial.SECONDS = 400 << 20, 3600
-print(trial.harm([Path(word) for word in sys.argv[1:]]))
+spare, times, *files = sys.argv[1:]
+trial.SPARE, trial.TIMES, trial.SECONDS = int(spare), int(times), 3600
+print(trial.harm([Path(file) for file in files]))
 """
+
+
+def harm(spare: int, times: int, files: Sequence[Path]) -> str:
+    """What is said of files in another process: this one may have memory of Arrow's to spare."""
+    words = [sys.executable, "-c", FRESH, str(spare), str(times), *map(str, files)]
+    done = subprocess.run(words, capture_output=True, text=True, check=True, cwd=ROOT)
+    return done.stdout.removesuffix("\n")
 
 
 def test_what_was_read_before_takes_no_room_from_a_table(tmp_path: Path) -> None:
     """A run at K=48 was refused: a small file of many rows came after a large one, of which Arrow
-    kept a GiB that it had mapped. This process has that, too, so another one reads them."""
+    kept a GiB that it had mapped."""
     made = {"large": np.random.default_rng(1).bytes(20 * MIB), "many": bytes(40 * MIB)}
     for name, values in made.items():
         column = pa.array(np.frombuffer(values, np.int64))
         table = pa.table(dict.fromkeys("abcde" if name == "many" else "a", column))
         pq.write_table(table, tmp_path / f"{name}.parquet", compression="zstd")
-    words = [sys.executable, "-c", FRESH, *(f"{tmp_path / name}.parquet" for name in made)]
-    done = subprocess.run(words, capture_output=True, text=True, check=True, cwd=ROOT)
-    assert done.stdout == "None\n"
+    assert harm(400 * MIB, 64, [tmp_path / f"{name}.parquet" for name in made]) == "None"
 
 
-def test_each_table_has_its_limit(tables: list[Path], monkeypatch: pytest.MonkeyPatch) -> None:
-    limits(monkeypatch, 30 * MIB)
-    assert trial.harm(tables) == f"{tables[0]} {trial.BEYOND}"
-    assert trial.harm(tables[4:]) is None
+def test_each_table_has_its_limit(tables: list[Path]) -> None:
+    assert harm(30 * MIB, 0, tables) == f"{tables[0]} {trial.BEYOND}"
+    assert harm(30 * MIB, 0, tables[4:]) == "None"
+    assert harm(100 * MIB, 0, tables) == "None"
 
 
 def test_a_file_is_tried_once_until_it_changes(
     tables: list[Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    limits(monkeypatch, 30 * MIB)
     small = tables[4]
     assert trial.harm([small]) is None
     monkeypatch.setattr(trial, "_read_in_child", lambda paths: pytest.fail(f"tried: {paths}"))
