@@ -377,8 +377,9 @@ def _plain(column: Any) -> Any:
     """Return a column without Arrow's encodings: no dictionary, view, decimal or long offsets."""
     kind = column.type
     try:
-        if pa.types.is_dictionary(kind):
-            column, kind = column.cast(kind.value_type), kind.value_type
+        if pa.types.is_dictionary(kind):  # Arrow takes no views out of a dictionary (polars)
+            value = _list_type(kind.value_type)
+            return column.cast(pa.dictionary(kind.index_type, value)).cast(value)
         if pa.types.is_large_string(kind) or getattr(pa.types, "is_string_view", _no)(kind):
             return column.cast(pa.string())
         if pa.types.is_decimal(kind):
