@@ -41,6 +41,8 @@ and lost. A connection: 13 bytes of five-tuple and 4 of retransmissions, rounded
 for each of 4 traced hops."""
 
 
+UNRANKED = "all links have the same score, so they have no ranking: give score or success"
+"""The remark on a diagnosis whose method gives no scores."""
 UNSEEN = "not observed"
 STATES = ("healthy", "faulty", UNSEEN)
 """The states that a diagnosis may give a link. A link that no observation crossed is *not observed*
@@ -300,6 +302,8 @@ def diagnose(method: Localizer, telemetry: Telemetry) -> Diagnosis:
         MissingTelemetry: A part that the method reads was not measured.
     """
     diagnosis = method.localize(telemetry)
+    if 0 < len(diagnosis.flagged) < len(diagnosis.score) and np.ptp(diagnosis.score) == 0:
+        diagnosis = replace(diagnosis, remarks=(*diagnosis.remarks, UNRANKED))
     if diagnosis.tells is not None:
         return diagnosis
     found = getattr(method, "measurements", None)

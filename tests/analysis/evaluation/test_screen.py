@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from analysis.evaluation.screen import Places, print_screen, screen, shown_methods
+from analysis.evaluation.screen import FAINTEST, Places, print_screen, screen, shown_methods
 
 SCREENS = Path(__file__).parent / "screens"
 RECORDED = sorted(path.stem for path in SCREENS.glob("*.json"))
@@ -77,7 +77,7 @@ def test_at_the_default_the_faintest_links_and_all_methods_are_in_sight() -> Non
     assert len(lines) <= 26
     in_sight = "\n".join(lines[-23:])  # of 24 rows, the last is the shell's prompt
     summary = recorded("k4")
-    faintest = sorted(summary["rates"], key=lambda link: summary["rates"][link])[:5]
+    faintest = sorted(summary["rates"], key=lambda link: summary["rates"][link])[:FAINTEST]
     assert all(f"\n{link} " in f"\n{in_sight}" for link in faintest)
     assert all(f"\n{name} " in in_sight for name in shown_methods(summary)[0])
 
