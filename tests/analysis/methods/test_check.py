@@ -162,7 +162,7 @@ def test_the_command_names_what_failed(tmp_path: Path, canary: Canary) -> None: 
     assert canary("check-method", str(tmp_path / "no.py")).code == 2
 
 
-def test_a_method_without_scores_says_so_where_it_runs(tmp_path: Path, canary: Canary) -> None:  # noqa: F811
+def test_verdicts_on_files_say_what_limits_them(tmp_path: Path, canary: Canary) -> None:  # noqa: F811
     (tmp_path / "mine.py").write_text(FILE)
     (tmp_path / "f.csv").write_text(
         "src,dst,src_tier,dst_tier\na,s,0,1\ns,a,1,0\nb,s,0,1\ns,b,1,0\n"
@@ -171,3 +171,10 @@ def test_a_method_without_scores_says_so_where_it_runs(tmp_path: Path, canary: C
     names = ["--topology", str(tmp_path / "f.csv"), "--telemetry", str(tmp_path / "o.csv")]
     found = canary("localize", *names, "--method", str(tmp_path / "mine.py"))
     assert "mine.py (worst-probes) blames 1 link" in found.out and UNRANKED in found.out
+    assert "outside what" not in found.out, "it names no paper"
+    (tmp_path / "o.csv").write_text(
+        "kind,nodes,retransmissions\n" + "connection,a s b,3\n" * 9 + "connection,b s a,1\n"
+    )
+    found = canary("localize", *names, "--method", "007")
+    blames = "007 blames nothing" not in found.out
+    assert ("outside what 007, 6 evaluates: 4 links (it: 4,160 or more)" in found.out) == blames
