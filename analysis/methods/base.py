@@ -316,6 +316,22 @@ def diagnose(method: Localizer, telemetry: Telemetry) -> Diagnosis:
     return with_unseen(whole, telemetry, reads)
 
 
+def diagnose_elsewhere(method: Localizer, telemetry: Telemetry) -> Diagnosis:
+    """Return the diagnosis of telemetry that was measured elsewhere, as `diagnose`.
+
+    If it blames something, a remark says what of the fabric and the telemetry is outside of what
+    the method's paper evaluates; how many links are faulty, and what healthy ones lose, is unknown.
+
+    Raises:
+        MissingTelemetry: A part that the method reads was not measured.
+    """
+    diagnosis = diagnose(method, telemetry)
+    if not isinstance(method, Method) or not (len(diagnosis.flagged) or len(diagnosis.devices)):
+        return diagnosis
+    line = method.outside(telemetry, World(telemetry.topology.n_links, 0))
+    return replace(diagnosis, remarks=(*diagnosis.remarks, line)) if line else diagnosis
+
+
 def sorted_links(links: npt.ArrayLike) -> IntArray:
     """Return directed link ids in ascending order, each once: int32[]."""
     return np.unique(np.asarray(links, np.int64)).astype(np.int32)

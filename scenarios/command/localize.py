@@ -18,16 +18,15 @@ import numpy as np
 from analysis.evaluation.ranking import COLUMNS, ranking_columns, render_ranking
 from analysis.evaluation.report import parameters_line
 from analysis.importers.tables import PLACES
-from analysis.methods.base import Diagnosis, Localizer, Method, diagnose
+from analysis.methods.base import Diagnosis, Localizer, diagnose_elsewhere
 from analysis.methods.canary import Canary
-from analysis.methods.domain import World
 from analysis.methods.mle.mle import CanaryMle
 from analysis.methods.partitions import diagnose_canary, diagnose_mle, load_part, observed_segments
 from analysis.methods.registry import BuiltMethod
 from analysis.telemetry.observations import read_telemetry
 from analysis.telemetry.parts import holds_parts, write_parts
 from analysis.telemetry.reading import read_observations
-from analysis.telemetry.telemetry import MissingTelemetry, Telemetry
+from analysis.telemetry.telemetry import MissingTelemetry
 from analysis.telemetry.writing import write_observations
 from scenarios.experiment.observer import Progress
 from scenarios.experiment.terminal import line, wide_console
@@ -170,7 +169,7 @@ def localize(
     for done, (name, method) in enumerate(makers.items()):
         progress(name, done / len(makers))
         try:
-            diagnoses[name] = _within_domain(method, telemetry, diagnose(method, telemetry))
+            diagnoses[name] = diagnose_elsewhere(method, telemetry)
         except MissingTelemetry as error:
             silent.append(str(error))
     if not diagnoses:
@@ -185,16 +184,6 @@ def localize(
     if telemetry.segments is not None:
         counts["segment"] = int((telemetry.segments.sent > 0).sum())
     return Verdicts(numbered, counts, diagnoses, silent, receipt.lines() if receipt else ())
-
-
-def _within_domain(method: Localizer, telemetry: Telemetry, diagnosis: Diagnosis) -> Diagnosis:
-    """Return a diagnosis that blames something with a remark on what of the fabric and telemetry is
-    outside of what the method's paper evaluates, if anything is; how many links are faulty, and
-    what healthy ones lose, is unknown here."""
-    if not isinstance(method, Method) or not (len(diagnosis.flagged) or len(diagnosis.devices)):
-        return diagnosis
-    line = method.outside(telemetry, World(telemetry.topology.n_links, 0))
-    return replace(diagnosis, remarks=(*diagnosis.remarks, line)) if line else diagnosis
 
 
 def _in_parts(

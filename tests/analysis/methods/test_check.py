@@ -172,9 +172,3 @@ def test_verdicts_on_files_say_what_limits_them(tmp_path: Path, canary: Canary) 
     found = canary("localize", *names, "--method", str(tmp_path / "mine.py"))
     assert "mine.py (worst-probes) blames 1 link" in found.out and UNRANKED in found.out
     assert "outside what" not in found.out, "it names no paper"
-    (tmp_path / "o.csv").write_text(
-        "kind,nodes,retransmissions\n" + "connection,a s b,3\n" * 9 + "connection,b s a,1\n"
-    )
-    found = canary("localize", *names, "--method", "007")
-    blames = "007 blames nothing" not in found.out
-    assert ("outside what 007, 6 evaluates: 4 links (it: 4,160 or more)" in found.out) == blames
