@@ -17,6 +17,7 @@ from pydantic.dataclasses import dataclass
 from pydantic.fields import FieldInfo
 
 from testbed.errors import UserError
+from testbed.fabric.clos import Fabric
 from testbed.fabric.monitors import monitor_switches
 from testbed.fabric.names import nearest
 from testbed.fabric.topologies import make_packet_fabric
@@ -209,7 +210,7 @@ class Settings:
             description="ICMP messages a second that a switch answers traceroutes with (007's "
             "T_max, section 4.1); 0: "
             + ", ".join(f"{each:g} on `{name}`" for name, each in ANSWERS_PER_PORT.items())
-            + " for each of its `K` ports",
+            + " for each of its ports",
         ),
     ] = 0.0
     traces_per_s: Annotated[
@@ -253,9 +254,9 @@ class Settings:
     topology: Annotated[
         str,
         Field(
-            description="`fat-tree`; `two-switch`: two linked switches with a host each; with "
-            "`BACKEND=flow` also `leaf-spine:LEAVES:SPINES[:OVERSUB]`, "
-            "`clos:PODS:TORS:AGGS:CORES[:OVERSUB]`, each with `:irregular=5pct` to leave out links"
+            description="`fat-tree`; `two-switch`: two linked switches with a host each;  "
+            "`leaf-spine:LEAVES:SPINES[:OVERSUB]`; `clos:PODS:TORS:AGGS:CORES[:OVERSUB]`; with "
+            "`BACKEND=flow` each with `:irregular=5pct` to leave out links"
         ),
     ] = "fat-tree"
     telemetry: Annotated[
@@ -305,10 +306,9 @@ class Settings:
         switches can process."""
         return LINE_RATE[self.backend]
 
-    @property
-    def answers_per_s(self) -> float:
-        """Return the ICMP messages a second that a switch answers traceroutes with."""
-        return self.icmp_per_s or ANSWERS_PER_PORT[self.backend] * self.k
+    def answers_per_s(self, fabric: Fabric) -> float:
+        """Return the ICMP messages a second that a switch of a fabric answers traceroutes with."""
+        return self.icmp_per_s or ANSWERS_PER_PORT[self.backend] * fabric.n_ports
 
     @property
     def flow_rates(self) -> tuple[float, float]:

@@ -75,7 +75,7 @@ def make_fabric(text: str, k: int, seed: int) -> Fabric:
 
 
 def make_packet_fabric(text: str, k: int) -> PacketFabric:
-    """Return the fabric of a run with packets: a fat-tree or two switches.
+    """Return the fabric of a run with packets, which is no irregular one.
 
     Args:
         text, k: See `make_fabric`.
@@ -87,9 +87,12 @@ def make_packet_fabric(text: str, k: int) -> PacketFabric:
         return TwoSwitches()
     if text == "fat-tree":
         return FatTree(k)
-    if text.partition(":")[0] not in _SHAPES and ":irregular=" not in text:
-        raise _unknown(text)
-    raise TopologyError(f"TOPOLOGY={text} needs BACKEND=flow")
+    if ":irregular=" in text:
+        raise TopologyError(
+            f"TOPOLOGY={text} needs BACKEND=flow: the switch program forwards through regular "
+            "fabrics"
+        )
+    return PacketFabric.of(make_fabric(text, k, seed=0))
 
 
 def _unknown(text: str) -> TopologyError:

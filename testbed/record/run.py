@@ -331,19 +331,20 @@ class RunDirectory:
         fabric, title = numbered.fabric, self.network["fabric"]
         if (numbered.link_ids != np.arange(fabric.n_links)).any():
             self._wrong("fabric.parquet", "the links are not in order")
-        if isinstance(fabric, FatTree) and title.startswith("a Clos of "):
+        hosts = self.network.get("hosts_per_tor", fabric.hosts_per_tor)
+        if title.startswith("a Clos of ") or hosts != fabric.hosts_per_tor:
             # A Clos with other hosts than a fat-tree's may have its switches and links.
             ends = fabric.link_src[::2], fabric.link_dst[::2]
-            fabric = Fabric(fabric.switch_names, fabric.tier, *ends)
-        if isinstance(fabric, PacketFabric) and fabric.title != title:
+            fabric = Fabric(fabric.switch_names, fabric.tier, *ends, hosts_per_tor=hosts)
+        elif isinstance(fabric, PacketFabric) and fabric.title != title:
             self._wrong("fabric.parquet", f"is {fabric.title}, network.json says {shown(title)}")
-        if self.has(registers(0)) and not isinstance(fabric, PacketFabric):
-            self._wrong(
-                "fabric.parquet",
-                "must be a fat-tree or two switches, as in every network of packets",
-            )
         fabric.title = title
-        return fabric
+        if not self.has(registers(0)) or isinstance(fabric, PacketFabric):
+            return fabric
+        try:
+            return PacketFabric.of(fabric)
+        except TopologyError as error:
+            self._wrong("fabric.parquet", shortened(plain(str(error))))
 
     @cached_property
     def _segments(self) -> Segments:
