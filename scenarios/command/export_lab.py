@@ -113,7 +113,9 @@ def _write(
     segments = fabric.segments(settings.monitors, settings.seed)
     (folder / "p4").mkdir()
     program = adapted_program(
-        folder / "p4", IcmpLimit.of(settings.answers_per_s(fabric)), needed_entries(fabric, segments)
+        folder / "p4",
+        IcmpLimit.of(settings.answers_per_s(fabric)),
+        needed_entries(fabric, segments),
     )
     for file in program:
         if file.parent != folder / "p4":

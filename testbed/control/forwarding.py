@@ -20,7 +20,6 @@ from testbed.fabric.directions import Hops
 from testbed.fabric.packet_fabric import PacketFabric
 from testbed.fabric.segments import Segments
 
-
 _RACK = 24
 """The bits of a prefix that the addresses of a rack share."""
 

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from testbed.arrays import IntArray, LongArray
-from testbed.fabric.clos import Fabric, TopologyError, leaf_spine
+from testbed.fabric.clos import Fabric, TopologyError
 from testbed.fabric.directions import Directions
 from testbed.fabric.ecmp import Ecmp
 from testbed.fabric.ecmp_probabilities import FAR, EcmpProbabilities
@@ -208,7 +208,9 @@ def need_forwardable(fabric: PacketFabric) -> None:
     if (ecmp.count > 1).any():
         tor, switch = np.argwhere(ecmp.count > 1)[0]
         names = fabric.switch_names
-        raise _needs_flow(fabric, f"there are several ways from {names[switch]} down to {names[tor]}")
+        raise _needs_flow(
+            fabric, f"there are several ways from {names[switch]} down to {names[tor]}"
+        )
     ways = EcmpProbabilities(fabric).ways
     up = np.arange(0, fabric.n_links, 2)
     low, high = fabric.link_src[up], fabric.link_dst[up]

@@ -140,7 +140,6 @@ class PathDiscovery:
         )
 
 
-
 def max_hops(topology: Fabric) -> int:
     """Return the most switches on a path: 5 with core switches, 3 without."""
     return 2 * int(topology.tier.max()) + 1

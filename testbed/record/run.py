@@ -36,7 +36,6 @@ import numpy.typing as npt
 from testbed.errors import UserError
 from testbed.fabric.clos import Fabric, TopologyError
 from testbed.fabric.ecmp import Ecmp
-from testbed.fabric.fat_tree import FatTree
 from testbed.fabric.monitors import monitor_switches
 from testbed.fabric.names import command, plain, shortened
 from testbed.fabric.packet_fabric import PacketFabric

@@ -14,6 +14,7 @@ from scenarios.experiment.inputs import layout_of
 from scenarios.experiment.pace import BUSY, PACKET_S, at_this_pace, free_processors
 from scenarios.experiment.run import expected_of
 from scenarios.experiment.settings import Settings, make_settings
+from testbed.fabric.fat_tree import FatTree
 
 
 @pytest.fixture(autouse=True)
