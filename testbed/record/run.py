@@ -22,6 +22,7 @@ and the summary's hash in the manifest.
 
 from __future__ import annotations
 
+import re
 import shutil
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -64,6 +65,9 @@ REQUIRED = (
 )
 OF_REGISTERS = ("rules.parquet", "switches.parquet")
 OF_NO_REGISTERS = ("segments.parquet",)
+
+_OWN = re.compile(r"a K=\d+ fat-tree|a network of two switches")
+"""The titles of fabrics that have addresses of their own."""
 
 
 class RunError(UserError):
@@ -330,13 +334,14 @@ class RunDirectory:
         fabric, title = numbered.fabric, self.network["fabric"]
         if (numbered.link_ids != np.arange(fabric.n_links)).any():
             self._wrong("fabric.parquet", "the links are not in order")
-        hosts = self.network.get("hosts_per_tor", fabric.hosts_per_tor)
-        if title.startswith("a Clos of ") or hosts != fabric.hosts_per_tor:
-            # A Clos with other hosts than a fat-tree's may have its switches and links.
+        if not isinstance(fabric, PacketFabric) or fabric.title != title:
+            if _OWN.fullmatch(title):
+                what = f"is {fabric.title}, network.json says {shown(title)}"
+                self._wrong("fabric.parquet", what)
+            # A Clos with other hosts or addresses may have a fat-tree's switches and links.
             ends = fabric.link_src[::2], fabric.link_dst[::2]
+            hosts = self.network.get("hosts_per_tor", 1)
             fabric = Fabric(fabric.switch_names, fabric.tier, *ends, hosts_per_tor=hosts)
-        elif isinstance(fabric, PacketFabric) and fabric.title != title:
-            self._wrong("fabric.parquet", f"is {fabric.title}, network.json says {shown(title)}")
         fabric.title = title
         if not self.has(registers(0)) or isinstance(fabric, PacketFabric):
             return fabric
