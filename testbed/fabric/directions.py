@@ -7,6 +7,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from testbed.arrays import BoolArray, IntArray
 from testbed.fabric.climbs import Climbs
@@ -44,12 +45,12 @@ class Directions:
         self._down = links.links[links.ptr[1:][self._some] - 1] ^ 1
 
     @cached_property
-    def _above(self) -> IntArray:
-        """Return the bounds of each start's climbs, int32[n_switches + 1]."""
+    def _above(self) -> npt.NDArray[np.intp]:
+        """Return the bounds of each start's climbs, int[n_switches + 1]."""
         return np.searchsorted(self._start, np.arange(self._fabric.n_switches + 1))
 
     @cached_property
-    def _by_end(self) -> tuple[IntArray, IntArray]:
+    def _by_end(self) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
         """Return the climbs in the order of their ends, and the bounds of each end's."""
         order = np.argsort(self._end, kind="stable")
         bounds = np.searchsorted(self._end[order], np.arange(self._fabric.n_switches + 1))

@@ -15,6 +15,7 @@ from testbed.fabric.directions import Directions
 from testbed.fabric.ecmp import Ecmp
 from testbed.fabric.ecmp_probabilities import FAR, EcmpProbabilities
 from testbed.fabric.monitors import monitor_switches
+from testbed.fabric.names import plain, shortened
 from testbed.fabric.segments import Segments, segments
 
 
@@ -174,6 +175,7 @@ def _count_before(values: IntArray) -> LongArray:
     return found
 
 
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,29}")  # names of files, nodes, interfaces
 _MOST_TIERS = 3
 _MOST_UPLINKS = 256  # the switch program chooses one by eight bits of a hash
 _MOST_PORTS = 511  # of nine bits, the last is the drop port
@@ -192,6 +194,12 @@ def need_forwardable(fabric: PacketFabric) -> None:
         TopologyError: It cannot (one line).
     """
     title, tier = fabric.title, fabric.tier
+    for name in fabric.switch_names:
+        if not _NAME.fullmatch(name):
+            raise TopologyError(
+                f"{title}: on packets a switch's name has up to 30 letters, digits, '_', '.' and "
+                f"'-', which {shortened(plain(name))!r} has not"
+            )
     if fabric.n_tors > int((tier == 0).sum()):
         raise TopologyError(f"{title}: on packets every ToR is a switch of tier 0")
     if tier.max() >= _MOST_TIERS:

@@ -67,8 +67,26 @@ def test_hosts_are_named_after_their_tor_where_that_is_clear() -> None:
             Fabric(["a", "b"], np.array([0, 1]), np.array([0]), np.array([1]), n_tors=2),
             "every ToR is a switch of tier 0",
         ),
+        (
+            Fabric(["a b; reboot", "top"], np.array([0, 1]), np.array([0]), np.array([1])),
+            "which 'a b; reboot' has not",
+        ),
+        (
+            Fabric(["../../x", "top"], np.array([0, 1]), np.array([0]), np.array([1])),
+            "a switch's name has up to 30 letters",
+        ),
     ],
-    ids=["missing link", "two ways down", "hosts", "uplinks", "ports", "tiers", "high ToR"],
+    ids=[
+        "missing link",
+        "two ways down",
+        "hosts",
+        "uplinks",
+        "ports",
+        "tiers",
+        "high ToR",
+        "name",
+        "path",
+    ],
 )
 def test_what_cannot_be_forwarded_is_refused_in_a_line(fabric: Fabric, why: str) -> None:
     with pytest.raises(TopologyError, match=why) as error:

@@ -9,6 +9,7 @@ from scapy.layers.l2 import Ether
 from scapy.packet import Raw
 
 from testbed.fabric.fat_tree import FatTree
+from testbed.fabric.packet_fabric import PacketFabric
 from testbed.fabric.topologies import make_packet_fabric
 from testbed.probes.path_discovery import (
     assemble_paths,
@@ -31,14 +32,14 @@ def dotted(address) -> str:
     return ".".join(str(int(address) >> shift & 255) for shift in (24, 16, 8, 0))
 
 
-def reply(topology: FatTree, switch: int, frame: np.ndarray) -> bytes:
+def reply(topology: PacketFabric, switch: int, frame: np.ndarray) -> bytes:
     """What the switch answers to a traceroute frame that expired there."""
     original = frame[14:].tobytes()
     icmp = IP(src=dotted(topology.switch_ip[switch]), dst=dotted(int.from_bytes(original[12:16])))
     return bytes(ether() / icmp / ICMP(type=11, code=0) / Raw(original[:28]))
 
 
-def true_path(topology: FatTree, traffic, flow: int, choice: int) -> np.ndarray:
+def true_path(topology: PacketFabric, traffic, flow: int, choice: int) -> np.ndarray:
     src = topology.host_tor[traffic.src_host[flow : flow + 1]]
     dst = topology.host_tor[traffic.dst_host[flow : flow + 1]]
     paths = topology.path_sets(src, dst).paths
