@@ -89,7 +89,7 @@ def import_files(
         return _fabric(reader, files, tors)
     if topology is None:
         raise UserError(f"{reader.name} has observations: name their fabric with --topology")
-    fabric = _topology(topology, tors)
+    fabric = read_topology(topology, tors)
     addresses: dict[str, tuple[str, str]] = {}
     kept = []
     for path in files:
@@ -180,8 +180,17 @@ def _table(columns: Mapping[str, list[Any]]) -> pa.Table:
 # ---- fabrics -------------------------------------------------------------------------------------
 
 
-def _topology(path: Path, tors: str | None) -> Imported:
-    """Return the fabric of observations."""
+def read_topology(path: Path, tors: str | None) -> Imported:
+    """Return the fabric of a table, of the folder of an import, or of a file of one of the formats
+    of fabrics, by its name's end.
+
+    Args:
+        path: The file or the folder.
+        tors: A pattern for the names of ToRs, such as ``leaf*``, where the format says no tiers.
+
+    Raises:
+        UserError: It is no fabric (one line).
+    """
     table = table_in(path, "fabric")
     name = table.name.lower().removesuffix(".gz")
     if table.is_dir() or name.endswith((*PARQUET, *TEXT)):

@@ -32,6 +32,7 @@ from analysis.evaluation.comparison import (
 from analysis.methods.parameters import DEFAULTS, Parameters
 from analysis.methods.registry import GROUP, BuiltMethod, find_methods
 from scenarios.experiment.estimate import available_bytes, need_memory
+from scenarios.experiment.fabrics import packet_fabric_of, topology_file
 from scenarios.experiment.inputs import demand_of, layout_of
 from scenarios.experiment.observer import Progress
 from scenarios.experiment.request import load_scenario
@@ -43,7 +44,6 @@ from scenarios.many.work import complete, hold_folder, is_of
 from testbed.errors import UserError
 from testbed.fabric.names import plain, shortened
 from testbed.fabric.paths import Paths, pointers
-from testbed.fabric.topologies import make_packet_fabric
 from testbed.faults.specification import fault_file
 from testbed.record.atomic import atomic_write
 from testbed.record.bounded import read_json
@@ -168,7 +168,7 @@ def _account(settings: Settings, seed: int, progress: Progress) -> Mapping[str, 
     capture."""
     if settings.backend == "flow" or capture_file(settings.traffic) is None:
         return None
-    fabric = make_packet_fabric(settings.topology, settings.k)
+    fabric = packet_fabric_of(settings)
     demand = replace(demand_of(settings), seed=seed)
     _, account = make_traffic(demand, fabric, lambda share: progress("capture", share))
     return None if account is None else account.as_dict()
@@ -189,6 +189,7 @@ def _key(
         "scenario": Path(name) if name.endswith(".py") else None,
         "faults": fault_file(settings.faults),
         "traffic": traffic_file(settings.traffic),
+        "topology": topology_file(settings.topology),
         "packages": Path(__file__).parents[2] / "requirements.lock",
     }
     for what, path in files.items():
