@@ -9,6 +9,8 @@ READY := $(VENV)/.users
 READY_DEV := $(VENV)/.developers
 READY_PLOT := $(VENV)/.plot
 READY_CLUSTER := $(VENV)/.cluster
+# The two distributions, canary and its soft switch.
+OWN := pyproject.toml testbed/softswitch/pyproject.toml
 
 # What make's own command line says, word for word: 'K=8' 'FAULTS=6links, none'. The environment sets
 # nothing here; canary reads CANARY_K=8 and its like.
@@ -129,13 +131,13 @@ INSTALL = $(PYTHON) -I -c 'import sys; sys.exit(sys.platform in ("win32", "cygwi
 	|| { echo 'canary needs Python 3.11 or newer: install python3, or say PYTHON=python3.12' >&2; exit 2; }; \
 	$(PYTHON) -I scenarios/command/install.py
 
-$(READY): requirements.lock pyproject.toml
+$(READY): requirements.lock $(OWN)
 	@$(INSTALL) users
 
-$(READY_DEV): requirements-dev.lock requirements.lock pyproject.toml
+$(READY_DEV): requirements-dev.lock requirements.lock $(OWN)
 	@$(INSTALL) developers
 
-$(READY_PLOT) $(READY_CLUSTER): $(VENV)/.%: requirements-%.lock pyproject.toml | $(READY)
+$(READY_PLOT) $(READY_CLUSTER): $(VENV)/.%: requirements-%.lock $(OWN) | $(READY)
 	@$(INSTALL) $*
 
 scenario: $(READY)
@@ -179,7 +181,7 @@ test-vm: $(READY_DEV)
 
 # The compiler's flags are part of what a compiled library is kept under. Python itself leaks.
 SANITIZED = $(BIN)/pytest -q -s -p no:cacheprovider tests/testbed/network/test_threads.py \
-	tests/testbed/network/test_virtual.py tests/testbed/softswitch/test_forward.py
+	tests/testbed/network/test_virtual.py testbed/softswitch/tests/test_forward.py
 sanitize: $(READY_DEV)
 	@CC='gcc -g -fsanitize=thread' LD_PRELOAD="$$(gcc -print-file-name=libtsan.so)" \
 		TSAN_OPTIONS="exitcode=66 ignore_noninstrumented_modules=1" $(SANITIZED)
@@ -210,9 +212,10 @@ p4:
 	@$(MAKE) -C p4
 
 # The locks are for Python 3.11 and newer on every system. That of an extra holds what the users' lacks,
-# and the developers' holds all of them but uv's.
+# and the developers' holds all of them but uv's. The soft switch is in this folder, and in no lock.
 LOCK = UV_CUSTOM_COMPILE_COMMAND='make lock' $(VENV)-lock/bin/uv pip compile --quiet --universal \
-	--python-version 3.11 --generate-hashes --no-strip-extras --no-emit-index-url --no-annotate pyproject.toml
+	--python-version 3.11 --generate-hashes --no-strip-extras --no-emit-index-url --no-annotate \
+	--no-emit-package canary-softswitch pyproject.toml
 EXTRAS := plot cluster compiler
 lock:
 	@$(PYTHON) -I -m venv $(VENV)-lock && $(VENV)-lock/bin/pip install --quiet uv

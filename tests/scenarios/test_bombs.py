@@ -19,6 +19,7 @@ import pytest
 from analysis.evaluation.parameter_sets import read_set
 from analysis.methods.registry import find_methods
 from analysis.telemetry.reading import read_observations
+from canary_softswitch.runtime.program import Program
 from scenarios.command.show import make_page
 from scenarios.experiment.request import make_request
 from scenarios.many.calibrate import read_training
@@ -32,7 +33,6 @@ from testbed.record.fabric_file import read_fabric, write_fabric
 from testbed.record.files import read_arrow
 from testbed.record.run import RunDirectory
 from testbed.record.truth import failed_devices, links_with_matches
-from testbed.softswitch.runtime.program import Program
 from testbed.traffic.capture import read_capture
 from tests.conftest import quiet
 

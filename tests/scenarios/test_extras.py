@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
+from canary_softswitch import NoCompiler
+from canary_softswitch.compiler.build import compiler
 from scenarios.command import compilers, install
 from scenarios.command.compilers import need_compiler
 from scenarios.extras import NO_PICTURE, can_draw
 from scenarios.papers.reproduce import was_run
 from testbed.errors import UserError
-from testbed.softswitch import NoCompiler
-from testbed.softswitch.compiler.build import compiler
 from tests.scenarios.conftest import Canary, refused
 
 RUN = ("K=4", "EPOCHS=1", "LOAD=0.01", "METHODS=canary")

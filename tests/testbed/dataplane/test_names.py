@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 import testbed.dataplane as dataplane
+from canary_softswitch.compiler.build import compiler
 from testbed.dataplane import (
     BUCKETS,
     CAUSES,
@@ -35,7 +36,6 @@ from testbed.dataplane import (
     c_defines,
     source_digests,
 )
-from testbed.softswitch.compiler.build import compiler
 
 ROOT = Path(dataplane.__file__).parents[2]
 

@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Build both distributions, canary-testbed and canary-softswitch: ``python -m tests.distributions
+FOLDER``.
+
+They are made of the files that git has, in a temporary folder, so that neither what lies about in a
+clone nor an earlier build gets into them. Each wheel is built from its source distribution, as a
+user's pip does who finds no wheel.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+SOFT_SWITCH = Path("testbed", "softswitch")
+PROJECTS = (Path(), SOFT_SWITCH)
+"""The folders of the two, below the root of the project."""
+
+_BUILD = "import sys; from setuptools import build_meta; build_meta.build_{}(sys.argv[1])"
+
+
+def tracked(target: Path) -> None:
+    """Copy the files of this project that git has, as they are now, into a folder.
+
+    Raises:
+        FileNotFoundError: This is no clone.
+    """
+    if not (ROOT / ".git").exists():
+        raise FileNotFoundError("distributions are made of what git has, and this is no clone")
+    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, check=True)
+    for name in os.fsdecode(listed.stdout).split("\0")[:-1]:
+        if (ROOT / name).exists() or (ROOT / name).is_symlink():
+            (target / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(ROOT / name, target / name, follow_symlinks=False)
+
+
+def build(folder: Path) -> list[Path]:
+    """Write the source distribution and the wheel of both into a folder, and return their paths."""
+    folder.mkdir(parents=True, exist_ok=True)
+    made = []
+    with tempfile.TemporaryDirectory() as name:
+        clone = Path(name, "clone")
+        tracked(clone)
+        for project in PROJECTS:
+            source = _built("sdist", clone / project, folder)
+            shutil.unpack_archive(source, Path(name, "unpacked"))
+            unpacked = Path(name, "unpacked", source.name.removesuffix(".tar.gz"))
+            made += [source, _built("wheel", unpacked, folder)]
+    return made
+
+
+def _built(kind: str, project: Path, folder: Path) -> Path:
+    """Build a distribution of a project, ``sdist`` or ``wheel``, and return its path."""
+    with tempfile.TemporaryDirectory() as out:
+        command = [sys.executable, "-P", "-c", _BUILD.format(kind), out]
+        subprocess.run(command, cwd=project, check=True, stdout=subprocess.DEVNULL)
+        [built] = Path(out).iterdir()
+        return Path(shutil.move(built, folder / built.name))
+
+
+def main(folder: Path) -> None:
+    for path in build(folder):
+        print(f"{path.stat().st_size / 1e6:8.2f} MB  {path}")
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))
