@@ -58,7 +58,9 @@ def _built(kind: str, project: Path, folder: Path) -> Path:
     """Build a distribution of a project, ``sdist`` or ``wheel``, and return its path."""
     with tempfile.TemporaryDirectory() as out:
         command = [sys.executable, "-P", "-c", _BUILD.format(kind), out]
-        subprocess.run(command, cwd=project, check=True, stdout=subprocess.DEVNULL)
+        done = subprocess.run(command, cwd=project, capture_output=True, text=True)
+        if done.returncode:
+            raise RuntimeError(f"setuptools failed: {done.stderr[-2000:]}")
         [built] = Path(out).iterdir()
         return Path(shutil.move(built, folder / built.name))
 
