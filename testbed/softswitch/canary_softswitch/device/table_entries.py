@@ -128,7 +128,7 @@ class TableState:
         self.table = switch.table(config.name)
         self.ports = ports
         self.profile = profile
-        self.stale = True  # the switch has entries that are not in the books: const ones, Thrift's
+        self._seen = -1  # the table's changes that are in the books, of which some may be Thrift's
         self._entries: dict[Key, Stored] = {}
         self._default: Reference | None = None
         self._fields = {f.id: f for f in config.fields}
@@ -136,6 +136,11 @@ class TableState:
         self._required = {f.place: f for f in config.fields if f.kind == MATCH.EXACT}
         self._by_name = {pipeline.actions[i].name: i for i in config.actions}
         self.program_default = self._initial_default()
+
+    @property
+    def stale(self) -> bool:
+        """Return True if the table has changes that are not in the books, such as Thrift's."""
+        return self._seen != self.table.changes
 
     @property
     def known(self) -> Iterable[Stored]:
@@ -176,8 +181,8 @@ class TableState:
 
         Entries to which Thrift assigned a member or group are left out.
         """
-        self.stale = False
         with self.ports.lock():
+            self._seen = self.table.changes
             found, default = self.table.entries(), self.table.default()
         known, self._entries = self._entries, {}
         for e in found:
@@ -341,7 +346,8 @@ class TableState:
         else:
             with self.ports.lock():
                 self.table.delete(known.handle)
-            del self.entries[key]
+            self._seen += 1
+            del self._entries[key]
             self._use(known.reference, -1)
             return
         known.metadata, known.controller_metadata = entry.metadata, entry.controller_metadata
@@ -364,8 +370,9 @@ class TableState:
             add = self.table.add_member_entry if r.kind == "member" else self.table.add_group_entry
             with self.ports.lock():
                 handle = add(match, self._number(r), prio)
+        self._seen += 1
         self._use(r, 1)
-        self.entries[key] = stored = Stored(handle, match, priority, r)
+        self._entries[key] = stored = Stored(handle, match, priority, r)
         return stored
 
     def _modify(self, known: Stored, r: Reference) -> None:
@@ -382,6 +389,7 @@ class TableState:
             )
             with self.ports.lock():
                 modify(known.handle, self._number(r))
+        self._seen += 1
         old, known.reference = known.reference, r
         self._use(r, 1)
         self._use(old, -1)
@@ -418,6 +426,7 @@ class TableState:
                     choose(self._number(r))
             self._default = r
             self._use(r, 1)
+        self._seen += 1
         self._use(old, -1)
 
     # ---- counters ----

@@ -75,6 +75,9 @@ class Table:
     as ternary ones, so a ternary key also takes ``int | bytes | None``. Tables with a ternary,
     range or optional key need a ``priority`` of 1 or more: the larger wins, as in P4Runtime.
     Among equal priorities the lower handle wins, as in BMv2.
+
+    ``changes`` counts the calls that changed the entries or the default: who keeps a copy of them
+    sees by it that another wrote to the table.
     """
 
     def __init__(
@@ -87,6 +90,7 @@ class Table:
         self.definition = definition
         self.layout = layout
         self.name = definition.name
+        self.changes = 0
         self._instance = instance  # keeps the handle valid
         self._program = instance.program.definition
         self._lib, self._sw, self._i = instance.lib, instance.handle, definition.index
@@ -170,6 +174,7 @@ class Table:
         h = self._lib.ss_table_add(self._sw, self._i, value, mask, prio, meta, params)
         if h < 0:
             raise self._refusal(h)
+        self.changes += 1
         return h
 
     def _refusal(self, error: int) -> TableError:
@@ -204,6 +209,7 @@ class Table:
         added = self._lib.ss_table_add_all(
             self._sw, self._i, keys, len(matches), meta, packed, handles.ctypes.data
         )
+        self.changes += 1
         if added < len(matches):
             raise self._refusal(int(handles[added]))
         return handles.tolist()
@@ -212,19 +218,24 @@ class Table:
         """Replace the action and the parameters of the entry with a handle, a number from `add`."""
         self._mutable()
         meta, packed = self._reference(action, params)
-        self._check(
-            self._lib.ss_table_modify(self._sw, self._i, self._handle(handle), meta, packed), handle
-        )
+        self._modify(handle, meta, packed)
+
+    def _modify(self, handle: int, meta: int, params: Any) -> None:
+        row = self._handle(handle)
+        self._check(self._lib.ss_table_modify(self._sw, self._i, row, meta, params), handle)
+        self.changes += 1
 
     def delete(self, handle: int) -> None:
         """Remove the entry with a handle, a number that may be reused."""
         self._mutable()
         self._check(self._lib.ss_table_delete(self._sw, self._i, self._handle(handle)), handle)
+        self.changes += 1
 
     def clear(self) -> None:
         """Remove all entries, also those that the program declares const, as BMv2 does; the default
         action stays."""
         self._lib.ss_table_clear(self._sw, self._i)
+        self.changes += 1
 
     def set_default(self, action: str, params: Sequence[Any] = ()) -> None:
         """Change the default action; raise ``TableError`` when the program declares it const."""
@@ -237,12 +248,16 @@ class Table:
                     f"the default action {name!r} of table {self.name!r} is const",
                 )
         meta, packed = self._reference(action, params)
-        self._lib.ss_table_default(self._sw, self._i, meta | USED, packed)
+        self._set_default(meta | USED, packed)
+
+    def _set_default(self, meta: int, params: Any) -> None:
+        self._lib.ss_table_default(self._sw, self._i, meta, params)
+        self.changes += 1
 
     def reset_default(self) -> None:
         """Restore the default action that the program declares."""
         self._default = None
-        self._lib.ss_table_default(self._sw, self._i, 0, None)
+        self._set_default(0, None)
 
     def default(self) -> tuple[str, Any, tuple[int, ...]] | None:
         """Return what a miss runs, or None.
@@ -423,33 +438,25 @@ class Table:
         """Let an entry run another member, given by number, of the action profile."""
         self._members().check_member(member)
         self._mutable()
-        self._check(
-            self._lib.ss_table_modify(self._sw, self._i, self._handle(handle), member, words([])),
-            handle,
-        )
+        self._modify(handle, member, words([]))
 
     def modify_group_entry(self, handle: int, group: int) -> None:
         """Let an entry run a member of another group, given by number, of the action profile."""
         self._members().check_group(group)
         self._mutable()
-        self._check(
-            self._lib.ss_table_modify(
-                self._sw, self._i, self._handle(handle), group | GROUP, words([])
-            ),
-            handle,
-        )
+        self._modify(handle, group | GROUP, words([]))
 
     def set_default_member(self, member: int) -> None:
         """Let a miss run the member of the action profile with this number."""
         self._members().check_member(member)
         self._default = ("member", member)
-        self._lib.ss_table_default(self._sw, self._i, member | USED, words([]))
+        self._set_default(member | USED, words([]))
 
     def set_default_group(self, group: int) -> None:
         """Let a miss run a member of the action profile's group with this number."""
         self._members().check_group(group)
         self._default = ("group", group)
-        self._lib.ss_table_default(self._sw, self._i, group | USED | GROUP, words([]))
+        self._set_default(group | USED | GROUP, words([]))
 
     def references(self, what: str, number_: int) -> bool:
         """Return True if an entry or the default uses the member or group with this number."""

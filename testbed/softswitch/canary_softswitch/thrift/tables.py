@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -34,9 +33,6 @@ from canary_softswitch.thrift.values import (
 
 INT_MAX = (1 << 31) - 1
 PARAMS = ("exact", "lpm", "ternary", "valid", "range")
-
-#: Calls that change what is in a table.
-WRITES = re.compile("_mt_(?!act_prof|get).*(entry|entries|default_(action|member|group))$")
 
 
 def _integer(data: Any) -> int:
@@ -89,9 +85,9 @@ class Tables:
             "bm_mt_act_prof_get_groups": self._groups,
             "bm_mt_act_prof_get_group": self._group,
         }
-        self.calls: dict[str, Call] = {n: self._guarded(n, c) for n, c in names.items()}
+        self.calls: dict[str, Call] = {name: self._guarded(call) for name, call in names.items()}
 
-    def _guarded(self, name: str, call: Callable[[Pipeline, Arguments], Result]) -> Call:
+    def _guarded(self, call: Callable[[Pipeline, Arguments], Result]) -> Call:
         """Return a call that holds the locks and reports errors with BMv2's codes."""
 
         def guarded(a: Arguments) -> Result:
@@ -102,15 +98,11 @@ class Tables:
                     raise BmError(Code.INVALID_TABLE_NAME)
                 try:
                     with self.device.ports.lock():
-                        result = call(pipeline, a)
+                        return call(pipeline, a)
                 except TableError as e:
                     raise BmError(e.code) from None
                 except SoftSwitchError:
                     raise BmError(Code.ERROR) from None
-                if WRITES.search(name):
-                    for state in pipeline.tables.values():
-                        state.stale |= state.config.name == text(a, 2)
-                return result
 
         return guarded
 

@@ -65,6 +65,23 @@ def routes(client: Client) -> list[tuple[int, int, int, int]]:
     ]
 
 
+def test_p4runtime_sees_every_change_whoever_made_it(client: Client, device: Device) -> None:
+    """It goes by what a call does to the table, not by what it is called."""
+    assert device.pipeline is not None
+    table = device.pipeline.switch.table(ROUTES)
+    client.write(("insert", client.route(0x0A000000, 8, 2)))
+    assert len(routes(client)) == 1
+    first = table.add([(0x0B000000, 8)], DELIVER, [3, MAC])
+    assert sorted(routes(client)) == [(0x0A000000, 8, 2, 0), (0x0B000000, 8, 3, 0)]
+    table.modify(first, DELIVER, [4, MAC])
+    client.write(("insert", client.route(0x0C000000, 8, 5)))  # does not hide that change
+    assert (0x0B000000, 8, 4, 0) in routes(client)
+    table.delete(first)
+    assert sorted(routes(client)) == [(0x0A000000, 8, 2, 0), (0x0C000000, 8, 5, 0)]
+    table.clear()
+    assert routes(client) == []
+
+
 def test_p4runtime_reads_and_writes_what_thrift_added(client: Client, thrift: Thrift) -> None:
     client.write(("insert", client.route(0x0A000000, 8, 2)))
     added(thrift, 0x0B123456, 8, 3)
