@@ -222,12 +222,12 @@ LOCK = UV_CUSTOM_COMPILE_COMMAND='make lock' $(VENV)-lock/bin/uv pip compile --q
 EXTRAS := plot cluster compiler
 lock:
 	@$(PYTHON) -I -m venv $(VENV)-lock && $(VENV)-lock/bin/pip install --quiet uv
-	@$(LOCK) --extra build --output-file requirements.lock
+	@$(LOCK) --extra build --extra real --output-file requirements.lock
 	@for extra in $(EXTRAS) uv; do \
 		$(LOCK) --extra $$extra --constraint requirements.lock --output-file requirements-$$extra.lock \
 			$$(sed -n 's/^\([a-z0-9-]*\)==.*/--no-emit-package \1/p' requirements.lock) || exit; \
 	done
-	@$(LOCK) --extra build $(EXTRAS:%=--extra %) --extra dev --extra docs --constraint requirements.lock \
+	@$(LOCK) --extra build --extra real $(EXTRAS:%=--extra %) --extra dev --extra docs --constraint requirements.lock \
 		$(EXTRAS:%=--constraint requirements-%.lock) --output-file requirements-dev.lock
 	@rm -rf $(VENV)-lock
 

@@ -122,7 +122,6 @@ def need_backend(backend: str, tcp: bool) -> None:
     """
     if backend in REAL_TIME:
         from testbed.network.requirements import no_namespaces, not_installed
-        from testbed.traffic.iperf import need_iperf
 
         if reason := no_namespaces():
             raise NetworkError(reason)
@@ -131,6 +130,8 @@ def need_backend(backend: str, tcp: bool) -> None:
         if reason := not_installed(cast(Literal["bmv2", "softswitch"], backend)):
             raise NetworkError(reason)
         if tcp:
+            from testbed.traffic.iperf import need_iperf
+
             need_iperf()
 
 

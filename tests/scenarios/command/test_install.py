@@ -65,6 +65,8 @@ def test_users_get_no_tool_of_developers() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     extras = project["optional-dependencies"]
     tools = {Requirement(line).name for line in (*extras["dev"], *extras["docs"])}
+    real = {Requirement(line).name for line in extras["real"]}
+    assert real <= locked_versions(USERS).keys(), "a clone has all that real packets need"
     assert not tools & set(locked_versions(USERS))
     assert tools <= set(locked_versions(DEVELOPERS))
 
