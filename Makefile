@@ -30,7 +30,7 @@ endef
 $(foreach v,$(said),$(if $(findstring $(line_end),$(value $v)),$(error make: $v= holds the end of a line, which make cannot pass on)))
 
 targets := help help-options setup setup-dev setup-plot setup-cluster scenario compare reproduce analyze show export-lab net shell clean-net doctor calibrate \
-	test test-vm sanitize lint docs bench bench-net bench-instructions wheels p4 lock clean
+	test test-vm sanitize lint docs bench bench-net bench-instructions wheels release p4 lock clean
 
 # To make, a folder is a target that is done: without this, `make scenarios` does nothing and succeeds.
 no_target := $(firstword $(filter-out $(targets) $(READY) $(READY_DEV) $(READY_PLOT) $(READY_CLUSTER),$(MAKECMDGOALS)))
@@ -85,7 +85,7 @@ help:
 	@echo 'make test                        the tests; make lint: the checks; make docs: the site'
 	@echo 'make test-vm, make sanitize      netem in a kernel that has it (root); sanitizers (gcc)'
 	@echo 'make bench, bench-net, bench-instructions   speed; TCP side by side (root); valgrind'
-	@echo 'make -C p4                       compile the P4 program (needs p4c); make wheels: in dist/'
+	@echo 'make -C p4                       compile the P4 program (needs p4c); make wheels, make release'
 	@echo 'make setup, setup-plot, setup-cluster   what other targets do by themselves'
 	@echo 'make clean                       remove .venv and caches; runs/ stays'
 	@echo
@@ -201,6 +201,9 @@ docs: $(READY_DEV)
 
 wheels: $(READY_DEV)
 	@$(BIN)/python -m tests.distributions dist
+
+release: $(READY_DEV)
+	@$(BIN)/python -m tests.release dist
 
 bench: $(READY_DEV)
 	@$(BIN)/python -m tests.bench

@@ -15,6 +15,7 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from sysconfig import get_path
 
 ROOT = Path(__file__).parents[1]
 SOFT_SWITCH = Path("testbed", "softswitch")
@@ -54,15 +55,40 @@ def build(folder: Path) -> list[Path]:
     return made
 
 
+def _commit_time() -> dict[str, str]:
+    """Return the variable by which the same commit gives the same bytes."""
+    shown = subprocess.run(
+        ["git", "log", "-1", "--format=%ct"], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    return {"SOURCE_DATE_EPOCH": shown.stdout.strip()}
+
+
 def _built(kind: str, project: Path, folder: Path) -> Path:
     """Build a distribution of a project, ``sdist`` or ``wheel``, and return its path."""
     with tempfile.TemporaryDirectory() as out:
         command = [sys.executable, "-P", "-c", _BUILD.format(kind), out]
-        done = subprocess.run(command, cwd=project, capture_output=True, text=True)
+        done = subprocess.run(
+            command, cwd=project, env=os.environ | _commit_time(), capture_output=True, text=True
+        )
         if done.returncode:
             raise RuntimeError(f"setuptools failed: {done.stderr[-2000:]}")
         [built] = Path(out).iterdir()
         return Path(shutil.move(built, folder / built.name))
+
+
+def environment(made: Path, venv: Path) -> Path:
+    """Install both wheels of a folder into a new environment, beside the packages that are
+    installed here, and return its Python."""
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", venv], check=True)
+    python = venv / "bin" / "python"
+    command = [sys.executable, "-m", "pip", "--python", python, "install", "-qq", "--no-index"]
+    command += ["--no-deps", "--find-links", made, "canary-testbed", "canary-softswitch"]
+    subprocess.run([*command, "--disable-pip-version-check"], check=True, cwd=venv)
+    [packages] = venv.glob("lib/python*/site-packages")
+    # The packages of the lock are found where they are; ours are editable there, which is made by
+    # .pth files, and those of a folder that is only on the path are not read.
+    (packages / "locked.pth").write_text(f"{get_path('purelib')}\n")
+    return python
 
 
 def main(folder: Path) -> None:

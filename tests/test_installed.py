@@ -8,13 +8,12 @@ import subprocess
 import sys
 import zipfile
 from pathlib import Path
-from sysconfig import get_path
 
 import pytest
 
 import canary
 import scenarios
-from tests.distributions import build
+from tests.distributions import build, environment
 
 ROOT = Path(__file__).parents[1]
 PACKAGES = ("analysis", "canary", "scenarios", "testbed")
@@ -121,17 +120,7 @@ def test_the_testbed_asks_for_its_own_soft_switch(made: Path) -> None:
 @pytest.fixture(scope="module")
 def installed(made: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The Python of an environment in which both wheels are installed, beside the packages here."""
-    venv = tmp_path_factory.mktemp("installed") / "venv"
-    subprocess.run([sys.executable, "-m", "venv", "--without-pip", venv], check=True)
-    python = venv / "bin" / "python"
-    command = [sys.executable, "-m", "pip", "--python", python, "install", "-qq", "--no-index"]
-    command += ["--no-deps", "--find-links", made, "canary-testbed", "canary-softswitch"]
-    subprocess.run([*command, "--disable-pip-version-check"], check=True, cwd=venv)
-    [packages] = venv.glob("lib/python*/site-packages")
-    # The packages of the lock are found where they are; ours are editable there, which is made by
-    # .pth files, and those of a folder that is only on the path are not read.
-    (packages / "locked.pth").write_text(f"{get_path('purelib')}\n")
-    return python
+    return environment(made, tmp_path_factory.mktemp("installed") / "venv")
 
 
 def run(python: Path, folder: Path, *words: str | Path) -> subprocess.CompletedProcess[str]:

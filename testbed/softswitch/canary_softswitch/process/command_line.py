@@ -11,7 +11,7 @@ from typing import NoReturn
 NAME = "canary-switch"
 GRPC_ADDRESS = "127.0.0.1:9559"
 THRIFT_PORT = 9090
-VERSION = "0.1.0"
+VERSION = "1.0.0"
 JSON_VERSION = "2.24"  # the newest BMv2 JSON that is read
 LEVELS = ("trace", "debug", "info", "warn", "error", "off")
 MOST_PORTS = 512
