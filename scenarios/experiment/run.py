@@ -137,7 +137,7 @@ def run_experiment(
     Raises:
         ValueError: The faults, the traffic or the path are wrong, or there is too little memory
             (one line).
-        testbed.softswitch.SoftSwitchError: There is no C compiler.
+        canary_softswitch.SoftSwitchError: There is no C compiler.
     """
     begin = time.perf_counter()
     methods = _own_methods() if methods is None else methods

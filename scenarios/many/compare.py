@@ -22,6 +22,7 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import BaseModel, Field, ValidationError
 
+import canary_softswitch
 from analysis.evaluation.comparison import (
     COLUMNS,
     average_precision,
@@ -59,6 +60,7 @@ TRIES = 3
 """How often a seed is run at most until its run is not degraded."""
 _OF_PAPERS = ("pages", "plot", "results", "tables", "verdicts")
 _OF_LIVE = ("net", "publisher", "server", "watched_run")
+_SOFT_SWITCH = {Path("testbed/softswitch")}  # hashed as the package that is installed
 _PAGES = {Path("analysis/pages")}
 _PAGES |= {Path(f"scenarios/live/{name}.py") for name in _OF_LIVE}
 _PAGES |= {Path(f"scenarios/papers/{name}.py") for name in _OF_PAPERS}
@@ -224,10 +226,11 @@ def code_digest() -> str:
     """Return a hash of all sources and tables but those of pages, so that figures of different code
     are not mixed. Pages show figures and do not change them."""
     root, digest = Path(__file__).parents[2], hashlib.sha256()
-    for package in ("analysis", "scenarios", "testbed"):
-        for path in sorted((root / package).rglob("*")):
-            own = path.relative_to(root)
-            shows = _PAGES & {own, *own.parents}
+    folders = [root / package for package in ("analysis", "scenarios", "testbed")]
+    for folder in [*folders, Path(canary_softswitch.__file__).parent]:
+        for path in sorted(folder.rglob("*")):
+            own = path.relative_to(folder.parent)
+            shows = (_PAGES | _SOFT_SWITCH) & {own, *own.parents}
             if path.suffix in (".py", ".c", ".h", ".txt") and not shows:
                 digest.update(path.read_bytes())
     return digest.hexdigest()

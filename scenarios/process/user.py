@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from testbed.caches import distrust
+from canary_softswitch.caches import distrust
 from testbed.errors import UserError
 
 _THEIRS = (

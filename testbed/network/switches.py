@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Starts, programs and watches the switch processes of a Mininet network.
 
-A BMv2 switch is a process; all soft switches are one (`testbed.softswitch.server.many`). P4Runtime
+A BMv2 switch is a process; all soft switches are one (`canary_softswitch.process.many`). P4Runtime
 servers listen on Unix sockets, Thrift servers on loopback, each in its switch's own namespace
 (`testbed.network.mininet` says why).
 """
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 Backend = Literal["bmv2", "softswitch"]
 
 BMV2 = ["simple_switch_grpc", "-L", "warn", "--log-console"]
-SOFT_SWITCHES = "testbed.softswitch.server.many"
+SOFT_SWITCHES = "canary_softswitch.process.many"
 _ORDER = "order"  # the file with the switches' names, in the order of their device IDs
 TOGETHER = "switches"  # the process of all soft switches
 QUEUE_PACKETS = 1000  # BMv2's 64 are fewer than one burst of a few hosts

@@ -22,6 +22,8 @@ from analysis.evaluation.parameter_sets import read_set
 from analysis.importers.registry import IMPORTERS
 from analysis.methods.registry import find_methods
 from analysis.telemetry.reading import read_observations
+from canary_softswitch.device.config import read_config
+from canary_softswitch.runtime.program import Program
 from scenarios.command.imports import import_to
 from scenarios.command.show import make_page
 from scenarios.experiment.request import make_request
@@ -37,8 +39,6 @@ from testbed.record.fabric_file import read_fabric, write_fabric
 from testbed.record.files import read_arrow
 from testbed.record.run import RunDirectory
 from testbed.record.truth import failed_devices, links_with_matches
-from testbed.softswitch.runtime.program import Program
-from testbed.softswitch.server.config import read_config
 from testbed.traffic.capture import read_capture
 from tests.conftest import quiet
 

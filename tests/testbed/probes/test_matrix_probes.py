@@ -5,6 +5,7 @@ import pytest
 from scapy.layers.inet import IP, UDP
 from scapy.layers.l2 import Ether
 
+from canary_softswitch import Program, Switch
 from testbed.control.forwarding import install_forwarding
 from testbed.dataplane import PROGRAM, VERDICT
 from testbed.fabric.fat_tree import FatTree
@@ -14,7 +15,6 @@ from testbed.network.sources import Source
 from testbed.network.virtual import VirtualNetwork
 from testbed.probes.ip_in_ip_probes import PAIRS, MatrixProbes, matrix_probes
 from testbed.probes.probe_matrix import probe_matrix, standard_matrix
-from testbed.softswitch import Program, Switch
 
 K4 = FatTree(4)
 MATRIX = standard_matrix(K4)
