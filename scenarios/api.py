@@ -24,6 +24,7 @@ from analysis.evaluation.metrics import Score, score
 from analysis.evaluation.parameter_sets import choose_methods
 from analysis.evaluation.report import diagnosis_columns
 from analysis.evaluation.screen import LINE_WIDTH, print_screen, screen
+from analysis.importers.tables import fabric_of_telemetry
 from analysis.methods.base import Diagnosis, Localizer, diagnose, diagnose_elsewhere
 from analysis.telemetry.observations import read_telemetry
 from analysis.telemetry.reading import read_observations
@@ -37,7 +38,6 @@ from testbed.errors import UserError
 from testbed.fabric.packet_fabric import PacketFabric
 from testbed.fabric.paths import Paths
 from testbed.record.exchange import OBSERVATIONS
-from testbed.record.fabric_file import read_fabric
 from testbed.record.files import to_arrow
 from testbed.record.flow_ids import five_tuples
 from testbed.record.foreign import Receipt, arrow_table, table_in
@@ -151,7 +151,7 @@ def localize(
     made = _method(method, parameters, fault_rate)
     receipt = Receipt()
     of = None if strict else receipt
-    numbered = read_fabric(_source(fabric, FABRIC), of)
+    numbered = fabric_of_telemetry(_source(fabric, FABRIC), of)
     telemetry = read_observations(_source(observations, OBSERVATIONS), numbered, of)
     found = diagnose_elsewhere(made, telemetry)
     return Verdict(found, None, telemetry, receipt=tuple(receipt.lines()))

@@ -218,6 +218,21 @@ def read_topology(path: Path, tors: str | None) -> Imported:
     )
 
 
+def fabric_of_telemetry(source: Path | pa.Table, receipt: Receipt | None) -> NumberedFabric:
+    """Return the fabric of observations: of a table, or, with a ``receipt``, of a file of one of
+    the formats of fabrics, too, by its name's end.
+
+    Raises:
+        UserError: It is no fabric (one line).
+    """
+    if receipt is None or isinstance(source, pa.Table) or source.suffix.lower() not in _ENDINGS:
+        return read_fabric(source, receipt)
+    imported = read_topology(source, None)
+    for note in imported.notes:
+        receipt.note(source.name, note)
+    return imported.numbered
+
+
 def _fabric(reader: Importer, files: Sequence[Path], tors: str | None) -> Imported:
     """Return the fabric of a reader's cables."""
     cables = list(_rows(reader, Source(files), None))

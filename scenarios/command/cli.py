@@ -332,7 +332,10 @@ def compare(
 @app.command()
 def localize(
     topology: Annotated[
-        Path, typer.Option(help="The fabric: .parquet or .csv, or the folder of an import.")
+        Path,
+        typer.Option(
+            help="The fabric: .parquet or .csv, the folder of an import, or as TOPOLOGY= takes it."
+        ),
     ],
     telemetry: Annotated[
         Path,

@@ -17,7 +17,7 @@ import numpy as np
 
 from analysis.evaluation.ranking import COLUMNS, ranking_columns, render_ranking
 from analysis.evaluation.report import parameters_line
-from analysis.importers.tables import PLACES
+from analysis.importers.tables import PLACES, fabric_of_telemetry
 from analysis.methods.base import Diagnosis, Localizer, diagnose_elsewhere
 from analysis.methods.canary import Canary
 from analysis.methods.mle.mle import CanaryMle
@@ -32,7 +32,7 @@ from scenarios.experiment.observer import Progress
 from scenarios.experiment.terminal import line, wide_console
 from scenarios.many.cluster import workers_of
 from testbed.record.atomic import held
-from testbed.record.fabric_file import NumberedFabric, read_fabric, write_fabric
+from testbed.record.fabric_file import NumberedFabric, write_fabric
 from testbed.record.files import columns_kind, read_file, table_files, write_columns
 from testbed.record.foreign import Receipt, table_in
 from testbed.record.outputs import need_folder
@@ -158,7 +158,7 @@ def localize(
     makers = {each.name: each.method for each in methods}
     receipt = None if strict else Receipt()
     fabric, observations = table_in(fabric, "fabric"), table_in(observations, "observations")
-    numbered = read_fabric(fabric, receipt)
+    numbered = fabric_of_telemetry(fabric, receipt)
     if observations.is_dir() and holds_parts(observations):
         return _in_parts(numbered, observations, makers, progress, cluster)
     if cluster is not None:

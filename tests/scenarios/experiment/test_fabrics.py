@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 
-from scenarios.api import run
+from scenarios.api import localize, run
 from scenarios.experiment.fabrics import fabric_of, packet_fabric_of
 from scenarios.experiment.settings import make_settings
 from testbed.errors import UserError
@@ -155,6 +156,30 @@ def test_a_run_on_packets_loses_what_the_fault_drops_and_finds_it(
     assert isinstance(again, PacketFabric)
     assert (again.link_src == fabric.link_src).all() and again.title == fabric.title
     assert (again.host_ip == fabric.host_ip).all()
+
+
+@pytest.mark.parametrize("name", ["graph.dot", "net.json", "fabric.edges"])
+def test_telemetry_is_read_with_the_same_files(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_text(FILES[name])
+    rows = [
+        {
+            "id": i,
+            "kind": "active",
+            "sent": 1000,
+            "lost": 100 * (path[:2] == ["tor1", "top2"]),
+            "nodes": [path],
+        }
+        for i, path in enumerate(
+            [a, top, b]
+            for a in ("tor1", "tor2", "tor3")
+            for top in ("top1", "top2")
+            for b in ("tor1", "tor2", "tor3")
+            if a != b
+        )
+    ]
+    found = localize(tmp_path / name, pd.DataFrame(rows), "mle")
+    assert found.blamed == ["tor1->top2"]
+    assert any("tier 0" in line for line in found.receipt)
 
 
 def test_a_file_with_a_fat_trees_links_has_hosts_of_its_own(tmp_path: Path) -> None:
