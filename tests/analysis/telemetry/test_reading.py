@@ -15,7 +15,6 @@ import pytest
 from analysis.telemetry.reading import read_observations
 from analysis.telemetry.telemetry import Telemetry
 from testbed.fabric.pair_sets import PairSets
-from testbed.record import schema
 from testbed.record.fabric_file import read_fabric
 from testbed.record.schema import TableError
 from tests.analysis.telemetry.conftest import FABRIC, OBSERVATIONS, Files, spark_folder
@@ -371,7 +370,7 @@ def test_parquet_as_others_write_it(files: Files) -> None:
 
 
 def test_the_example_of_the_documentation_reads(tmp_path: Path) -> None:
-    document = (Path(schema.__file__).parents[2] / "docs" / "reference" / "record.md").read_text()
+    document = (Path(__file__).parents[3] / "docs" / "reference" / "record.md").read_text()
     fabric, observations = re.findall(r"```\n(# localization.*?)```", document, re.DOTALL)
     (tmp_path / "fabric.csv").write_text(fabric)
     (tmp_path / "observations.csv").write_text(observations)
