@@ -189,8 +189,6 @@ class Method(ABC):
         data = self.data(telemetry)
         tells = Identifiability.of(telemetry.topology.n_links, self.observations(data))
         verdict = with_classes(self._infer(data, telemetry), tells, telemetry.topology)
-        if tells.observed.all():
-            return verdict
         return with_unseen(verdict, telemetry, self.measurements(telemetry))
 
     def decide(self, telemetry: Telemetry) -> Diagnosis:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from analysis.telemetry.identifiability import Identifiability
-from analysis.telemetry.silence import silent_links
+from analysis.telemetry.silence import scarce_links, silent_links
 from analysis.telemetry.telemetry import Telemetry
 from analysis.telemetry.unseen import why_unseen
 from testbed.arrays import IntArray
@@ -62,12 +62,21 @@ def with_classes(diagnosis: Diagnosis, tells: Identifiability, fabric: Fabric) -
 def with_unseen(
     diagnosis: Diagnosis, telemetry: Telemetry, reads: Sequence[Measurement]
 ) -> Diagnosis:
-    """Return a diagnosis with two more remarks: on the links that the measurements ``reads`` did
-    not observe, and on those of them that are silent (`analysis.telemetry.silence`). The method's
-    algorithm does not use them."""
+    """Return a diagnosis with remarks on the links that the measurements ``reads`` did not observe,
+    on those of them that are silent, and on links that are silent in part
+    (`analysis.telemetry.silence`). Published algorithms do not use them."""
     assert diagnosis.tells is not None
     fabric, counts = telemetry.topology, telemetry.segments
-    notes = [why_unseen(diagnosis.tells, telemetry, reads)]
+    unseen = not diagnosis.tells.observed.all()
+    notes = [why_unseen(diagnosis.tells, telemetry, reads) if unseen else ""]
+    if "segments" in reads and counts is not None:
+        scarce = scarce_links(counts, fabric)
+        if len(scarce.links):
+            names = some_of([fabric.link_names[link] for link in scarce.links.tolist()])
+            notes.append(
+                f"silent in part: segments over {names} count {scarce.share.min():.0%} of the "
+                "flows that ECMP sends over them, or little more; a black hole may take the others"
+            )
     if notes[0] and "segments" in reads and counts is not None:
         silent = silent_links(counts, fabric)
         silent = silent[~diagnosis.tells.observed[silent]]

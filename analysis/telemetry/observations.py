@@ -38,7 +38,7 @@ from analysis.telemetry.telemetry import (
     SegmentCounts,
     Telemetry,
 )
-from testbed.arrays import LongArray
+from testbed.arrays import BoolArray, LongArray
 from testbed.fabric.clos import Fabric
 from testbed.fabric.packet_fabric import PacketFabric
 from testbed.fabric.pair_sets import PairSets
@@ -128,7 +128,7 @@ def read_segment_counts(record: Record, meters: list[MinusMeter]) -> SegmentCoun
             # through it count as not observed in this epoch.
             at = parts.through(switch)
             sent[epoch, at] = lost[epoch, at] = 0
-        return SegmentCounts(parts, sent, lost, _monitored(record))
+        return SegmentCounts(parts, sent, lost, _monitored(record), *_selected(record, sent))
     table = record.table("segments")
     sent, lost = np.zeros((2, epochs, len(parts)), np.int64)
     at = table["epoch"], table["segment"]
@@ -142,6 +142,30 @@ def _monitored(record: Record) -> LongArray:
     flow = np.stack([rules[name].astype(np.uint64) for name in ("flow_hi", "flow_lo", "segment")])
     each = np.unique(flow, axis=1)[2].astype(np.int64)
     return np.bincount(each, minlength=len(record.segments)).astype(np.int64)
+
+
+def _selected(record: Record, sent: LongArray) -> tuple[LongArray, BoolArray] | tuple[None, None]:
+    """Return the flows with rules on each segment at the end of each epoch, int64[E, S], and where
+    fewer flows came than the controller asked for, bool[E, S]; None if they are unknown.
+
+    In the first epoch the controller asks for DELTA flows on each segment, then where ALPHA or BETA
+    was not reached (Canary, section III-D). An epoch in which a segment counted nothing says
+    nothing of it, and neither do numbers that the size of a table limited.
+    """
+    config = record.config
+    limited = record.network.get("rules_refused", 0) > 0
+    if limited or not record.has("selection") or not {"alpha", "beta", "delta"} <= set(config):
+        return None, None
+    table = record.table("selection")
+    shape = record.network["epochs"], len(record.segments)
+    cells = np.zeros((4, *shape), np.int64)
+    names = ("packets", "flows", "rules", "installed")
+    for each, name in zip(cells, names, strict=True):
+        each[table["epoch"], table["segment"]] = table[name]
+    packets, flows, rules, installed = cells
+    missed = (packets < config["alpha"]) | (flows < config["beta"])
+    asked = np.concatenate((np.full((1, shape[1]), config["delta"] > 0), missed[:-1]))
+    return rules, asked & (installed < config["delta"]) & (sent > 0)
 
 
 def _flows(

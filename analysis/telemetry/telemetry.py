@@ -37,12 +37,17 @@ class SegmentCounts:
 
     ``sent`` and ``lost`` are int64[E, S]; a segment with 0 packets sent was not observed.
     ``flows``, int64[S], is the number of flows monitored on each; None if it is unknown.
+    ``rules``, int64[E, S], is the number of flows with rules at the end of each epoch, and
+    ``short``, bool[E, S], says where fewer flows came than the controller asked for; None if they
+    are unknown.
     """
 
     segments: Segments
     sent: LongArray
     lost: LongArray
     flows: LongArray | None = None
+    rules: LongArray | None = None
+    short: BoolArray | None = None
 
     def __post_init__(self) -> None:
         _check_counts("segments", self.sent, self.lost, ndim=2)

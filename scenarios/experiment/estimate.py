@@ -34,7 +34,7 @@ from analysis.methods.flock.search import MANY_PAIRS, MANY_TRIED
 from scenarios.experiment.settings import REAL_TIME, Backend, SettingsError
 from testbed.arrays import BoolArray
 from testbed.fabric.clos import Fabric
-from testbed.record.measurements import FLOW_RECORDS
+from testbed.record.measurements import flow_records
 from testbed.traffic.demand import Demand, arrivals
 from testbed.traffic.generator import PAYLOAD, FlowProcess
 
@@ -183,7 +183,7 @@ class _Counts:
         if process is not None:
             self.started = process.arrivals * duration_s
             every = process.arrivals * (duration_s + process.mean_duration_s)
-            self.records = min(FLOW_RECORDS, every) if without else 0.0
+            self.records = min(flow_records(fabric.n_hosts), every) if without else 0.0
             per_flow = process.sizes.mean / PAYLOAD + 0.5
             # the run ends before the longest flows do, so only a part of them is sent
             self.data = (self.records / every if without else 1.0) * self.started * per_flow

@@ -12,7 +12,7 @@ from testbed.dataplane.adapted import IcmpLimit
 from testbed.faults.plan import FaultPlan, noise_rates
 from testbed.probes import without_packets
 from testbed.probes.without_packets import FlowInputs, FlowRun
-from testbed.record.measurements import FLOW_RECORDS
+from testbed.record.measurements import flow_records
 from testbed.traffic.demand import arrivals_without_packets
 
 
@@ -21,7 +21,7 @@ def simulate(
     plan: FaultPlan,
     layout: Layout,
     *,
-    flows: int = FLOW_RECORDS,
+    flows: int | None = None,
     progress: Callable[[str, float], None] = lambda what, share: None,
 ) -> FlowRun:
     """Simulate a run and return it; equal arguments give an equal run.
@@ -30,7 +30,7 @@ def simulate(
         settings: The settings; ``backend`` must be ``flow``.
         plan: The faults.
         layout: The fabric, the meters and the traffic of these settings.
-        flows: The largest mean number of flow records, see `FLOW_RECORDS`.
+        flows: The largest mean number of flow records; default: see `flow_records`.
         progress: Called with the name of each step and the progress, from 0 to 1.
 
     Raises:
@@ -50,6 +50,6 @@ def simulate(
         icmp=IcmpLimit.of(settings.answers_per_s(fabric)),
         traces_per_s=traces_of_host(settings, fabric),
         seed=settings.seed,
-        flows=flows,
+        flows=flow_records(fabric.n_hosts) if flows is None else flows,
     )
     return without_packets.simulate(inputs, settings.as_dict(), progress)

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Simulates a run without packets: flows, probes, traces and meters over links that lose packets.
 
-The hosts' flows are drawn, or a sample of 4 million of them; their packets are lost on each link
-independently. The probes are NetBouncer's and deTector's, and 007 traces the flows that lost
-packets. Canary's meters count what its selection of flows would count; this is drawn separately
-from the sample of flows.
+The hosts' flows are drawn, or a sample of them if they are more than a run keeps; their packets are
+lost on each link independently. The probes are NetBouncer's and deTector's, and 007 traces the
+flows that lost packets. Canary's meters count what its selection of flows would count; this is
+drawn separately from the sample of flows.
 """
 
 from __future__ import annotations
@@ -31,7 +31,6 @@ from testbed.probes.flow_traces import Traces, trace
 from testbed.probes.probe_matrix import standard_matrix
 from testbed.record.documents import Network
 from testbed.record.fabric_file import fabric_columns
-from testbed.record.measurements import FLOW_RECORDS
 from testbed.record.run import RunWriter, segment_columns
 from testbed.record.run_tables import PLANS
 from testbed.traffic.generator import PAYLOAD, FlowProcess
@@ -54,7 +53,7 @@ class FlowInputs:
         icmp: Limit on a switch's answers to traceroutes.
         traces_per_s: Traceroutes per second that each host may send.
         seed: Seed of all random draws but those of ``noise`` and ``process``.
-        flows: The largest mean number of flow records, see `FLOW_RECORDS`.
+        flows: The largest mean number of flow records.
     """
 
     fabric: Fabric
@@ -69,7 +68,7 @@ class FlowInputs:
     icmp: IcmpLimit
     traces_per_s: float
     seed: int
-    flows: int = FLOW_RECORDS
+    flows: int
 
     @property
     def duration_s(self) -> float:

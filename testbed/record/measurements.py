@@ -20,7 +20,12 @@ TCP = 6
 """The IP protocol whose connections 007 watches."""
 
 FLOW_RECORDS = 4_000_000
-"""The most flow records kept of a run without packets; more flows are sampled."""
+"""The most flow records kept of a run without packets on a fabric of few hosts; more flows are
+sampled."""
+
+RECORDS_OF_HOST = 256
+"""The records for each host from which that limit is larger, as each host keeps those of its own
+flows: from 15,625 hosts on, so with K=48. By default a host begins some 190 flows in a run."""
 
 ENOUGH = 0.9
 """The share of its request that a method needs; with less it is starved."""
@@ -177,12 +182,18 @@ BUDGETS = (
         what="flow records",
         per="run",
         option="",
-        fixed=f"{FLOW_RECORDS:,} without packets, else all",
+        fixed=f"{FLOW_RECORDS:,} without packets, or {RECORDS_OF_HOST} a host if that is more; "
+        "else all",
         paper="Flock, section 3.1; the limit is this project's",
         feeds="a smaller LOAD or fewer EPOCHS",
     ),
 )
 """Every budget, in the order of `MEASUREMENTS`."""
+
+
+def flow_records(n_hosts: int) -> int:
+    """Return the most flow records kept of a run without packets on a fabric of ``n_hosts``."""
+    return max(FLOW_RECORDS, RECORDS_OF_HOST * n_hosts)
 
 
 def budget(name: str) -> Budget:

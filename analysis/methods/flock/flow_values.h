@@ -33,13 +33,18 @@ static double value(const FlowValues *values, int64_t g, int64_t b) {
             total += values->times[f] * values->score[f];
     } else {
         double share = (double)b / (double)width;
+        double product = 1.0; /* of flows that stand for themselves: one logarithm for many */
         for (int64_t f = values->ptr[g]; f < values->ptr[g + 1]; f++) {
-            double score = values->score[f], bent = values->bent[f];
+            double score = values->score[f], bent = values->bent[f], times = values->times[f];
             if (score > 0)
-                total += values->times[f] * (score + log(share + (1 - share) * bent));
+                total += times * (score + log(share + (1 - share) * bent));
+            else if (times == 1.0 && product > 1e-200 && share * bent < -0.01)
+                product *= 1 + share * bent;
             else
-                total += values->times[f] * log1p(share * bent);
+                total += times * log1p(share * bent);
         }
+        if (product < 1.0)
+            total += log(product);
     }
     if (slots) {
         memo[0] = (double)b;

@@ -15,6 +15,7 @@ from analysis.methods.mle.problem import Observed, Units, observe, over_units
 from analysis.methods.mle.round_trips import over_all_ways
 from analysis.methods.mle.traced import Traces
 from analysis.methods.netbouncer import PATH_PROBES
+from analysis.telemetry.silence import Scarce
 from analysis.telemetry.telemetry import Flows, MissingTelemetry, Probes, RoundTrips, Telemetry
 from testbed.arrays import BoolArray, FloatArray, LongArray
 from testbed.errors import UserError
@@ -56,6 +57,7 @@ class Parts:
         watched: The pairs of ToRs between which hosts watched connections, if known.
         share: Of round trips, the share of a row's packets that cross each link,
             float64[n_links]; None if others are read.
+        scarce: Links that are silent in part, if they are evidence.
     """
 
     used: frozenset[str]
@@ -64,6 +66,7 @@ class Parts:
     parts: Mapping[str, Probes | Flows | RoundTrips]
     watched: PairSets | None
     share: FloatArray | None = None
+    scarce: Scarce | None = None
 
 
 def chosen_parts(telemetry: Telemetry, kinds: frozenset[str] | None, method: str) -> Parts:

@@ -42,6 +42,7 @@ from analysis.methods.mle.round_trips import per_link
 from analysis.methods.mle.search import explain, penalty_of, suspects
 from analysis.methods.mle.traced import explain_traced
 from analysis.telemetry.identifiability import Observations
+from analysis.telemetry.silence import scarce_links
 from analysis.telemetry.telemetry import Telemetry
 from testbed.arrays import BoolArray
 from testbed.fabric.clos import Fabric
@@ -242,6 +243,9 @@ class Mle(Method):
 class CanaryMle(Mle):
     """Localize faulty links as `Mle` does, from Canary's segments alone.
 
+    Links that are silent in part (`analysis.telemetry.silence`) are blamed, too: flows that a black
+    hole takes from the start are never selected, so no packet of theirs is counted as lost.
+
     Args:
         fault_rate, penalty: See `Mle`.
 
@@ -267,6 +271,23 @@ class CanaryMle(Mle):
 
     def __init__(self, *, fault_rate: Probability = 1e-3, penalty: float | None = None) -> None:
         super().__init__(kinds="segments", fault_rate=fault_rate, penalty=penalty)
+
+    def data(self, telemetry: Telemetry) -> Parts:
+        """Return the segments, and the links that are silent in part."""
+        counts = telemetry.need("segments", self.name)
+        return replace(super().data(telemetry), scarce=scarce_links(counts, telemetry.topology))
+
+    def infer(self, parts: Parts, fabric: Fabric) -> Diagnosis:
+        """Return the diagnosis; the score of a link that is silent in part is the evidence of its
+        flows, if that is more than that of the packets."""
+        found, scarce = super().infer(parts, fabric), parts.scarce
+        if scarce is None or not len(scarce.links):
+            return found
+        score, success = found.score.copy(), found.success.copy()
+        score[scarce.links] = np.maximum(score[scarce.links], scarce.evidence)
+        success[scarce.links] = np.fmin(success[scarce.links], scarce.share)
+        flagged = np.union1d(found.flagged, scarce.links).astype(np.int32)
+        return replace(found, flagged=flagged, score=score, success=success)
 
 
 def verdict_of(

@@ -12,7 +12,7 @@ import pytest
 from analysis.evaluation.metrics import score
 from analysis.methods.base import diagnose
 from analysis.methods.registry import METHODS, ON_REQUEST, make_method
-from analysis.telemetry.silence import silent_segments
+from analysis.telemetry.silence import scarce_links, silent_segments
 from analysis.telemetry.telemetry import Connections, Flows, Probes, SegmentCounts, Telemetry
 from testbed.fabric.clos import Fabric, leaf_spine
 from testbed.fabric.ecmp import Ecmp
@@ -153,3 +153,37 @@ def test_a_segment_that_has_no_other_way_and_no_flow_is_not_silent() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert not silent_segments(counts, fabric).any()
+
+
+def test_links_that_take_some_flows_from_the_start_are_silent_in_part() -> None:
+    """Two thirds of the flows over a link never arrive: only their number shows it."""
+    fabric = FatTree(8)
+    parts = segments(Ecmp(fabric), np.isin(fabric.tier, (0, 2)))
+    hole = fabric.link("tor0_0->agg0_1")
+    over = np.zeros(len(parts), np.bool_)
+    over[parts.paths.owner[parts.paths.links == hole]] = True
+    rules = np.where(over, 10, 30)[None]
+    sent = 50 * rules
+    asked = np.ones_like(rules, np.bool_)
+    for rest, short, silent in (
+        (rules, asked, True),
+        (rules, ~asked, False),
+        (30 + 0 * rules, asked, False),
+    ):
+        counts = SegmentCounts(parts, sent, sent * 0, rest[0], rest, short)
+        telemetry = Telemetry(fabric, "tor+core", counts)
+        for name in ("canary", "canary-mle"):
+            found = diagnose(make_method(name), telemetry)
+            assert found.flagged.tolist() == [hole] * (silent and name == "canary-mle")
+            said = [remark for remark in found.remarks if remark.startswith("silent in part")]
+            assert len(said) == silent and all("over tor0_0->agg0_1 count 40%" in s for s in said)
+
+
+def test_chance_makes_no_link_silent_in_part() -> None:
+    fabric = FatTree(4)
+    parts = segments(Ecmp(fabric), np.isin(fabric.tier, (0, 2)))
+    rng = np.random.default_rng(5)
+    for _ in range(50):
+        rules = rng.poisson(12, (1, len(parts)))
+        counts = SegmentCounts(parts, 50 * rules, 0 * rules, rules[0], rules, rules < 20)
+        assert not len(scarce_links(counts, fabric).links)
