@@ -95,7 +95,7 @@ def run(
 
 
 def load(path: str | Path, *, trust: bool = False) -> Run:
-    """Return a finished run.
+    """Return a finished run, or an interrupted one that was diagnosed.
 
     Args:
         trust: Whether to read the run even if its files were changed after it ended.
@@ -107,7 +107,7 @@ def load(path: str | Path, *, trust: bool = False) -> Run:
     >>> load("runs/mine").summary["scenario"]
     'low_rate'
     """
-    return Run(RunDirectory(Path(path), trust=trust))
+    return Run(RunDirectory.or_interrupted(Path(path), trust))
 
 
 def localize(
