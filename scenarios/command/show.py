@@ -211,7 +211,7 @@ def show_comparison_screen(found: Compared, offered: str, console: Console) -> N
     places |= {
         "data": (
             str(found.folder / "results.parquet"),
-            "beside it f1.png" * (found.folder / "f1.png").exists(),
+            "beside it f1.png, .svg, .pdf" * (found.folder / "f1.png").exists(),
         ),
         "more": (more, f"{variants}precision, recall, limits"),
         "again": (again_all(found, short=True), ""),

@@ -8,13 +8,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
-from matplotlib import style
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
+from analysis.evaluation.pictures import own_style, save
 from scenarios.papers.experiment import Experiment, Panel, Printed
 from scenarios.papers.verdicts import Figures, Ours
 from testbed.arrays import FloatArray
@@ -30,13 +30,11 @@ MARKS = (
 
 
 def draw(experiment: Experiment, ours: Ours, paths: Sequence[Path]) -> None:
-    """Draw all panels into each of the files ``paths``, as PNG or SVG by the suffix."""
+    """Draw all panels into each of the files ``paths``, see `analysis.evaluation.pictures`."""
     columns = min(len(experiment.panels), 2)
     rows = -(-len(experiment.panels) // columns)
     wide = 10 if columns == 1 else 13
-    # Ignore matplotlibrc files, which are also read from the current folder.
-    own = {"text.parse_math": False, "svg.hashsalt": experiment.name}
-    with style.context(["default", own]):
+    with own_style(experiment.name):
         figure = Figure(figsize=(wide, 1.6 + 3.6 * rows), layout="constrained")
         title = f"{experiment.paper}: {experiment.shows}"
         figure.suptitle(title, fontsize=11, x=0.01, ha="left")
@@ -62,10 +60,7 @@ def draw(experiment: Experiment, ours: Ours, paths: Sequence[Path]) -> None:
         series = [_key(name, number) for name, number in styles.items()]
         handles = [*series, MARKS[0], *marks]
         figure.legend(handles=handles, loc="outside right upper", fontsize=8)
-        for path in paths:
-            metadata = {"Date": None} if path.suffix == ".svg" else {"Software": None}
-            figure.savefig(path, dpi=130, metadata=metadata)
-            figure.set_layout_engine("none")  # what was computed for the first file stays
+        save(figure, paths, 130)
 
 
 def _draw_panel(

@@ -157,7 +157,8 @@ def test_whose_figures_need_a_second_look_is_one_line(mark: str, width: int) -> 
     if width >= 60:
         assert all(len(line) <= width for line in lines)
     if width == 120:
-        assert "netbouncer, netbouncer-stage, 007, netscope; unseen: canary, canary-mle" in lines[-1]
+        names = "netbouncer, netbouncer-stage, 007, netscope; unseen: canary, canary-mle"
+        assert names in lines[-1]
 
 
 def test_a_degraded_run_has_its_reason_and_f1_against_what_was_lost() -> None:
