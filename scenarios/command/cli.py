@@ -40,6 +40,7 @@ from scenarios.command.arguments import (
     WatchOption,
     calibrated,
 )
+from scenarios.command.class_ import classes
 from scenarios.command.compilers import need_compiler
 from scenarios.command.foreign import check_method, import_
 from scenarios.command.gates import Gate
@@ -502,6 +503,7 @@ def calibrate(
     output.show(out, lambda: found.model_dump(mode="json"), show_parameters)
 
 
+app.add_typer(classes, name="class", help="Make a class exercise, and grade it.")
 app.command()(page)
 app.command()(explain)
 app.command()(runs)
