@@ -40,6 +40,7 @@ from scenarios.command.arguments import (
     WatchOption,
     calibrated,
 )
+from scenarios.command.chapter import chapter
 from scenarios.command.class_ import classes
 from scenarios.command.compilers import need_compiler
 from scenarios.command.foreign import check_method, import_
@@ -504,6 +505,7 @@ def calibrate(
 
 
 app.add_typer(classes, name="class", help="Make a class exercise, and grade it.")
+app.command(cls=WordsCommand)(chapter)
 app.command()(page)
 app.command()(explain)
 app.command()(runs)
