@@ -8,7 +8,7 @@ import os
 import platform
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import datetime
 from importlib.metadata import version
 from pathlib import Path
@@ -35,6 +35,7 @@ from scenarios.experiment.settings import Settings
 from scenarios.experiment.without_packets import simulate
 from scenarios.process.signals import signals_blocked
 from testbed.dataplane import source_digests
+from testbed.errors import UserError
 from testbed.fabric.names import command, some_of
 from testbed.fabric.packet_fabric import PacketFabric
 from testbed.faults.plan import FaultPlan, noise_range
@@ -46,6 +47,7 @@ from testbed.record.run_tables import registers
 from testbed.record.truth import failed_devices, links_with_matches
 from testbed.traffic.demand import make_traffic, traffic_file
 from testbed.traffic.flows import Traffic
+from testbed.traffic.summary import describe
 
 
 def default_directory(scenario: str) -> Path:
@@ -135,7 +137,7 @@ def run_experiment(
     Raises:
         ValueError: The faults, the traffic or the path are wrong, or there is too little memory
             (one line).
-        testbed.softswitch.SoftSwitchError: There is no C compiler.
+        canary_softswitch.SoftSwitchError: There is no C compiler.
     """
     begin = time.perf_counter()
     methods = _own_methods() if methods is None else methods
@@ -166,6 +168,8 @@ def run_experiment(
             _emulate(scenario, settings, fabric, plan, traffic, writer, observer)
         run = RunDirectory(writer.partial, finished=False)
         summary = _diagnose(run, writer, observer.progressed, methods)
+        with suppress(UserError, OSError):  # the file of the traffic may be gone by now
+            summary["flow_sizes"] = describe(settings.traffic, run.table("flows")["sent"])
         summary["wall_seconds"] = round(time.perf_counter() - begin, 3)
         writer.json("summary.json", summary)
         with signals_blocked():
@@ -225,7 +229,8 @@ def _emulate(
     if settings.real_time and os.geteuid() != 0:
         from scenarios.experiment.root_job import RootJob, emulate_as_root
 
-        emulate_as_root(RootJob(settings, plan, traffic, observer.watches), writer, observer)
+        job = RootJob(settings, fabric, plan, traffic, observer.watches)
+        emulate_as_root(job, writer, observer)
         return
     inputs = inputs_of(settings, fabric, plan, traffic)
     emulate(inputs, scenario.links, writer, writer.partial / "logs", observer)
@@ -255,6 +260,8 @@ def analyze(
         summary = _diagnose(run, writer, progress, chosen)
         if (path / "summary.json").is_file():
             summary["wall_seconds"] = run.summary["wall_seconds"]
+            if "flow_sizes" in run.summary:
+                summary["flow_sizes"] = run.summary["flow_sizes"]
         writer.json("summary.json", summary)
     return summary
 

@@ -92,7 +92,10 @@ def to_run(command: str) -> str:
 def folder(tmp_path: Path) -> Path:
     """A folder like a clone of the project, with what the pages take for granted."""
     (tmp_path / "Makefile").symlink_to(ROOT / "Makefile")
-    for name in ("pyproject.toml", *(path.name for path in ROOT.glob("requirements*.lock"))):
+    soft_switch = "testbed/softswitch/pyproject.toml"
+    (tmp_path / soft_switch).parent.mkdir(parents=True)
+    locks = [path.name for path in ROOT.glob("requirements*.lock")]
+    for name in ("pyproject.toml", soft_switch, *locks):
         (tmp_path / name).touch()  # older than .venv, so that nothing is set up
         os.utime(tmp_path / name, (1, 1))
     (tmp_path / ".venv").symlink_to(ROOT / ".venv")
@@ -165,7 +168,7 @@ def test_a_run_prints_its_faulty_links_and_all_of_them_when_asked(folder: Path) 
 
     rates = load(folder / "runs" / "mine").summary["rates"]
     shown = [link for link in rates if f"\n{link} " in made.stdout]
-    assert sorted(rates[link] for link in shown) == sorted(rates.values())[:5]
+    assert sorted(rates[link] for link in shown) == sorted(rates.values())[:4]
     everything = run("make show RUN=runs/mine VERBOSE=1", folder).stdout
     for link, rate in rates.items():
         assert re.search(rf"^{re.escape(link)} +{100 * rate:.1f} % ", everything, re.MULTILINE)

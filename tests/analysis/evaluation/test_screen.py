@@ -16,7 +16,14 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from analysis.evaluation.screen import Places, print_screen, screen, second_look, shown_methods
+from analysis.evaluation.screen import (
+    FAINTEST,
+    Places,
+    print_screen,
+    screen,
+    second_look,
+    shown_methods,
+)
 
 SCREENS = Path(__file__).parent / "screens"
 RECORDED = sorted(path.stem for path in SCREENS.glob("*.json"))
@@ -77,7 +84,7 @@ def test_at_the_default_the_faintest_links_and_all_methods_are_in_sight() -> Non
     assert len(lines) <= 26
     in_sight = "\n".join(lines[-23:])  # of 24 rows, the last is the shell's prompt
     summary = recorded("k4")
-    faintest = sorted(summary["rates"], key=lambda link: summary["rates"][link])[:5]
+    faintest = sorted(summary["rates"], key=lambda link: summary["rates"][link])[:FAINTEST]
     assert all(f"\n{link} " in f"\n{in_sight}" for link in faintest)
     assert all(f"\n{name} " in in_sight for name in shown_methods(summary)[0])
 
@@ -112,7 +119,7 @@ def test_what_is_printed_of_links_and_methods_is_what_the_summary_has(name: str)
             own["false_positives"],
         )
         assert f1 == f"{own['f1']:.3f}"
-    rates = sorted(summary["rates"].values())[:5]
+    rates = sorted(summary["rates"].values())[:FAINTEST]
     listed = [link for link in summary["faulty_links"] if f"\n{link} " in text]
     assert sorted(summary["rates"][link] for link in listed) == rates, "the faintest"
     for link in listed:
