@@ -31,7 +31,14 @@ from analysis.telemetry.reading import read_observations
 from analysis.telemetry.telemetry import Telemetry
 from scenarios.experiment.request import Scenario, make_request
 from scenarios.experiment.run import default_directory, run_experiment
-from scenarios.frames import flows_frame, links_frame, verdicts_frame
+from scenarios.frames import (
+    FRAMES,
+    flows_frame,
+    links_frame,
+    to_networkx,
+    to_polars,
+    verdicts_frame,
+)
 from scenarios.keywords import GivenSettings, Methods, as_methods, as_settings
 from scenarios.notebook import Plots, as_html
 from testbed.errors import UserError
@@ -95,7 +102,7 @@ def run(
 
 
 def load(path: str | Path, *, trust: bool = False) -> Run:
-    """Return a finished run.
+    """Return a finished run, or an interrupted one that was diagnosed.
 
     Args:
         trust: Whether to read the run even if its files were changed after it ended.
@@ -107,7 +114,7 @@ def load(path: str | Path, *, trust: bool = False) -> Run:
     >>> load("runs/mine").summary["scenario"]
     'low_rate'
     """
-    return Run(RunDirectory(Path(path), trust=trust))
+    return Run(RunDirectory.or_interrupted(Path(path), trust))
 
 
 def localize(
@@ -229,6 +236,27 @@ class Run:
     def flows(self) -> DataFrame:
         """Return a frame of the flows, see `scenarios.frames.flows_frame`."""
         return flows_frame(self.record)
+
+    def to_polars(self, name: str) -> Any:
+        """Return ``links``, ``verdicts``, ``flows``, ``figures`` or a table as a
+        ``polars.DataFrame``.
+
+        Raises:
+            ValueError: polars is not installed, or the run has no such table (one line).
+        """
+        return to_polars(getattr(self, name) if name in FRAMES else self.table(name))
+
+    def to_networkx(self, method: str | None = None) -> Any:
+        """Return the fabric as a ``networkx.DiGraph``.
+
+        Nodes are the names of switches with their ``tier`` and ``pod``; edges are directed links
+        with the columns of `links` and, of a method, ``blamed`` and ``success``. Parallel links are
+        one edge, that of the last.
+
+        Raises:
+            ValueError: networkx is not installed, or the run has no such method (one line).
+        """
+        return to_networkx(self.record.fabric, self.links, self.verdicts, method)
 
     @property
     def faulty(self) -> list[str]:

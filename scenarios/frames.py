@@ -4,16 +4,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from testbed.errors import UserError
 from testbed.fabric.clos import Fabric
+from testbed.fabric.names import nearest
 from testbed.record.run import RunDirectory
 
 if TYPE_CHECKING:
     from pandas import DataFrame
 
+FRAMES = ("links", "verdicts", "flows", "figures")
+"""The properties of a run that are frames."""
 KEY = ("link", "src", "dst", "tier")
 """The first columns of the frames of links: the link's name, its switches, and the tier of the
 lower one, 0 for links of ToRs."""
@@ -76,3 +81,44 @@ def flows_frame(run: RunDirectory) -> DataFrame:
         if f"{end}_tor" in columns
     }
     return DataFrame(ends | columns)
+
+
+def to_polars(frame: DataFrame) -> Any:
+    """Return a frame of pandas as a ``polars.DataFrame``.
+
+    Raises:
+        UserError: polars is not installed (one line).
+    """
+    from pyarrow import Table
+
+    named = frame.index.name is not None
+    return _package("polars").from_arrow(Table.from_pandas(frame, preserve_index=named))
+
+
+def to_networkx(fabric: Fabric, links: DataFrame, verdicts: DataFrame, method: str | None) -> Any:
+    """Return a fabric as a ``networkx.DiGraph``, see `scenarios.api.Run.to_networkx`.
+
+    Raises:
+        UserError: networkx is not installed, or there is no such method (one line).
+    """
+    graph = _package("networkx").DiGraph()
+    edges = links.to_dict("records")
+    if method is not None:
+        known = list(dict.fromkeys(verdicts["method"])) if len(verdicts) else []
+        if method not in known:
+            raise UserError(f"the run has no method {method}: {nearest(method, known)}")
+        said = verdicts.loc[verdicts["method"] == method, ["blamed", "success"]]
+        pairs = zip(edges, said["blamed"].tolist(), said["success"].tolist(), strict=True)
+        edges = [row | {"blamed": blamed, "success": success} for row, blamed, success in pairs]
+    for node, name in enumerate(fabric.switch_names):
+        graph.add_node(name, tier=int(fabric.tier[node]), pod=int(fabric.pod[node]))
+    for row in edges:
+        graph.add_edge(row["src"], row["dst"], **{str(name): row[name] for name in row})
+    return graph
+
+
+def _package(name: str) -> Any:
+    try:
+        return import_module(name)
+    except ImportError:
+        raise UserError(f"{name} is not installed: pip install {name}") from None

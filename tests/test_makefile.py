@@ -57,7 +57,7 @@ def test_all_targets_are_listed_by_help() -> None:
 
 def test_make_alone_is_a_screen_and_the_settings_have_a_target() -> None:
     listed = make().stdout.splitlines()
-    assert len(listed) <= 20 and all(len(line) <= 100 for line in listed)
+    assert len(listed) <= 20 and all(len(line) <= 80 for line in listed)
     assert not any("EPOCH_MS" in line for line in listed)
     assert "EPOCH_MS=2000" in make("help-options").stdout
 

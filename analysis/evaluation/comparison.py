@@ -20,6 +20,7 @@ from rich.text import Text
 
 from analysis.evaluation.columns import BENCHES, Cell, Column, in_blocks, in_seconds, shown_name
 from analysis.evaluation.intervals import Interval, interval, paired
+from analysis.evaluation.pictures import own_style, save
 from analysis.evaluation.report import add_heading, parameters_line, threshold_line
 from analysis.methods.base import UNRANKED
 from testbed.arrays import BoolArray, FloatArray, IntArray
@@ -338,15 +339,12 @@ def _with_bounds(value: Interval, digits: int) -> str:
     return mean if np.isnan(value.low) else f"{mean} {value.low:.2f}–{value.high:.2f}"
 
 
-def plot(rows: Rows, title: str, path: Path) -> None:
-    """Draw F1 with intervals, and the mean precision-recall curves, into a PNG or PDF file."""
+def plot(rows: Rows, title: str, paths: Sequence[Path]) -> None:
+    """Draw F1 with intervals, and the mean precision-recall curves, into each of ``paths``."""
     names = method_names(rows)
-    from matplotlib import style  # makes folders in the home, which a refused run should not
     from matplotlib.figure import Figure
 
-    # Not the style of a matplotlibrc, which is also read from the current folder; a $ is a $.
-    own = style.context(["default", {"text.parse_math": False}])
-    with own, warnings.catch_warnings():
+    with own_style("f1"), warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Glyph")  # names in scripts that the font lacks
         figure = Figure(figsize=(11, 1.8 + 0.45 * max(len(names), 5)), layout="constrained")
         left, right = figure.subplots(1, 2, width_ratios=(1, 1.1))
@@ -356,8 +354,7 @@ def plot(rows: Rows, title: str, path: Path) -> None:
         _plot_curves(right, rows, names)
         for axes in (left, right):
             axes.spines[["top", "right"]].set_visible(False)
-        metadata = {"Software": None} if path.suffix == ".png" else None
-        figure.savefig(path, dpi=150, metadata=metadata)
+        save(figure, paths, 150)
 
 
 def _plot_f1(axes: Axes, rows: Rows, names: Sequence[str]) -> None:

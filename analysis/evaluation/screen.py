@@ -328,8 +328,8 @@ def in_units(size: float) -> str:
 
 
 def _notes(summary: Mapping[str, Any], methods: Sequence[str], width: int) -> Iterator[Text]:
-    """Yield what the mark means and whose figures need a second look, in one line if it fits; then
-    why methods gave no verdict."""
+    """Yield what the mark means and whose figures need a second look; then why methods gave no
+    verdict."""
     every = {name: summary["methods"][name] for name in methods}
     undirected = any(entry["native"] == "undirected" for entry in every.values())
     yield from second_look(
@@ -350,32 +350,33 @@ def _notes(summary: Mapping[str, Any], methods: Sequence[str], width: int) -> It
 
 
 def second_look(mark: str, methods: Mapping[str, Sequence[str]], width: int) -> Iterator[Text]:
-    """Yield what a mark means, and whose figures need a second look, in one line if it fits,
-    with the number of further methods in place of their names if that is enough.
+    """Yield one line on what a mark means and whose figures need a second look.
+
+    What does not fit is left out: first how to learn more, then the names of methods from the
+    right, with their number. Without room for that, the mark has a line of its own.
 
     Args:
         mark: What the mark means, "" if there is none.
         methods: The methods by the word that ``canary explain`` explains.
         width: The columns of a line.
     """
-    found = {word: names for word, names in methods.items() if names}
+    found = {word: [plain(name) for name in names] for word, names in methods.items() if names}
     if not found:
         yield from [Text(mark, "dim")] if mark else []
         return
-    start, end = f"{mark}; " * bool(mark), f" (canary explain {next(iter(found))})"
-    left = width - len(start) - len(end)
-    look = _looked_at(found, width)
-    if len(look) > left:
-        rest = left + 2 - sum(len(f"; {word}: ") for word in found)
-        short = _looked_at(found, rest // len(found))
-        look = short if len(short) <= left else look
-    yield Text.assemble((start, "dim"), (look + end, "yellow"))
-
-
-def _looked_at(methods: Mapping[str, Sequence[str]], width: int) -> str:
-    """Return each word with its methods, whose names take ``width`` characters."""
-    parts = (f"{word}: {_fitting(list(map(plain, n)), width)}" for word, n in methods.items())
-    return "; ".join(parts)
+    before = f"{mark}; " if mark else ""
+    whole = "; ".join(f"{word}: {', '.join(names)}" for word, names in found.items())
+    hint = f" (canary explain {next(iter(found))})"
+    room = width - len(before)
+    if len(whole) > room:
+        if mark and room < 40:
+            yield Text(mark, "dim")
+            before, room = "", width
+        spent = sum(len(f"{word}: ; ") for word in found) - 2
+        each = max(room - spent, 0) // len(found)
+        whole = "; ".join(f"{word}: {_fitting(names, each)}" for word, names in found.items())
+    look = whole + hint * (len(whole) + len(hint) <= room)
+    yield Text.assemble((before, "dim"), (look, "yellow"))
 
 
 def _badly_cut(entry: Mapping[str, Any]) -> bool:

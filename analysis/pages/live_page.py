@@ -8,12 +8,14 @@ from collections.abc import Sequence
 from analysis.evaluation.columns import BENCHES
 from analysis.methods.registry import build
 from analysis.pages.ranges import RANGES, in_words
-from analysis.pages.run_data import DRAWN_WHOLE, fabric_data
+from analysis.pages.run_data import fabric_data
 from analysis.pages.template import render_page
 from testbed.arrays import BoolArray
 from testbed.fabric.clos import Fabric
 from testbed.fabric.names import plain
 
+DRAWN = 5000
+"""The most directed links that are drawn (a fat-tree of K=16 has 4,096)."""
 _SCRIPTS = ("page.js", "layout.js", "fabric.js", "charts.js", "live_link.js", "live.js")
 
 
@@ -39,7 +41,7 @@ def live_page(
     for link, lost in faults:
         rate[link] = max(rate[link], float(lost))
     data = {
-        "whole": fabric.n_links <= DRAWN_WHOLE,
+        "whole": fabric.n_links <= DRAWN,
         "fabric": fabric_data(fabric, monitor),
         "links": {"id": [], "faulty": sorted({link for link, _ in faults}), "rate": rate},
         "methods": [

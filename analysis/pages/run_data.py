@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The data that the page of a run draws: the fabric, its faults and each method's verdict, as JSON.
 
-The browser draws the fabric from the switches' tiers and pods and the ends of the links. In a large
-fabric only links that are faulty or blamed have figures of their own; the others are counted by
-pod.
+The browser draws the fabric from the switches' tiers and pods and the ends of the links, as lines
+or, if there are many, as matrices by pod. In a large fabric only links that are faulty or blamed
+have figures of their own.
 """
 
 from __future__ import annotations
@@ -23,8 +23,10 @@ from testbed.fabric.monitors import monitor_switches
 from testbed.fabric.names import plain
 from testbed.record.run import RunDirectory
 
-DRAWN_WHOLE = 5000
-"""The most directed links that are drawn at once (a fat-tree of K=16 has 4,096)."""
+DRAWN_WHOLE = 300
+"""The most directed links that are drawn at once (a fat-tree of K=6 has 216, of K=8 512)."""
+_LISTED = 5000
+"""The most directed links that all have figures of their own (a fat-tree of K=16 has 4,096)."""
 
 Verdict = Mapping[str, Any]
 
@@ -58,7 +60,7 @@ def link_data(
     that have figures of their own, ascending: int[]."""
     fabric, truth = run.fabric, run.table("links")
     listed = np.ones(fabric.n_links, np.bool_)
-    if fabric.n_links > DRAWN_WHOLE:
+    if fabric.n_links > _LISTED:
         listed = np.array(truth["faulty"])
         for verdict in methods.values():
             listed |= verdict["flagged"]

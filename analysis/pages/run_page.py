@@ -58,7 +58,7 @@ def run_page(
         run: The run's record.
         command: The shell command that repeats the run, shown on the page.
         early: Show what methods blame after each epoch even where that takes long to compute, see
-            `timeline.OFTEN`.
+            `OFTEN`.
         progress: Callback that receives the current phase and its progress, from 0 to 1.
 
     Raises:
@@ -102,6 +102,7 @@ def run_page(
         command=command,
         files=files(run.path),
         early=bool(data["overTime"]),
+        why_not_early=_why_not_early(run, early),
         packets=bool(data["packets"]),
         summary_epochs=run.epochs,
     )
@@ -195,6 +196,23 @@ def epochs(
     return data
 
 
+def _why_not_early(run: RunDirectory, asked: bool) -> str:
+    """Return why a page may lack what methods blame after fewer epochs."""
+    if not asked and _takes_long(run):
+        return (
+            "what methods blame after fewer epochs takes a while to work out at this size; "
+            "canary page --over-time makes this page with it"
+        )
+    return (
+        "no method here reads segments alone, and the record does not know in which epoch a probe "
+        "or a flow was sent"
+    )
+
+
+def _takes_long(run: RunDirectory) -> bool:
+    return run.fabric.n_links * run.epochs > OFTEN
+
+
 def _by_link(
     run: RunDirectory, table: Mapping[str, Any], links: npt.NDArray[np.integer]
 ) -> dict[str, Any]:
@@ -241,7 +259,7 @@ def over_time(
             long, see `OFTEN`.
         progress: Callback that receives the current phase and its progress, from 0 to 1.
     """
-    if not asked and run.fabric.n_links * run.epochs > OFTEN:
+    if not asked and _takes_long(run):
         return {}
     methods: dict[str, Localizer] = {}
     for name, entry in run.summary["methods"].items():

@@ -26,10 +26,8 @@ from typer.exceptions import TyperException
 
 from scenarios.command.arguments import (
     ConfigOption,
-    FailUnderOption,
     FaultRateOption,
     JsonOption,
-    JunitOption,
     KOption,
     MethodsOption,
     OwnMethodsOption,
@@ -38,12 +36,12 @@ from scenarios.command.arguments import (
     RunArgument,
     ScenarioOption,
     SudoOption,
-    SummaryOption,
     TrustOption,
-    VerboseOption,
     WatchOption,
     calibrated,
 )
+from scenarios.command.chapter import chapter
+from scenarios.command.class_ import classes
 from scenarios.command.compilers import need_compiler
 from scenarios.command.foreign import check_method, import_
 from scenarios.command.gates import Gate
@@ -53,7 +51,7 @@ from scenarios.command.options import SettingsCommand, WordsCommand
 from scenarios.command.other_words import COMMANDS, OPTIONS, hint
 from scenarios.command.page import page
 from scenarios.command.reproduce import reproduce
-from scenarios.command.results import Output
+from scenarios.command.results import Output, shows_result
 from scenarios.experiment.errors import DEFECT, message_line, message_of, stopped
 from scenarios.experiment.terminal import line, progress_bar, wide_console
 from testbed.errors import UserError
@@ -117,6 +115,7 @@ def start(
 
 
 @app.command(cls=SettingsCommand)
+@shows_result
 def run(
     ctx: typer.Context,
     scenario: ScenarioOption = None,
@@ -130,15 +129,11 @@ def run(
     fault_rate: FaultRateOption = None,
     watch: WatchOption = False,
     sudo: SudoOption = False,
-    quiet: QuietOption = False,
-    as_json: JsonOption = False,
-    verbose: VerboseOption = False,
-    fail_under: FailUnderOption = None,
-    junit: JunitOption = None,
-    summary: SummaryOption = None,
+    *,
+    output: Output,
+    gate: Gate,
 ) -> None:
     """Emulate a scenario, and compare all methods on it."""
-    output, gate = Output(quiet, as_json, verbose), Gate.of(fail_under, junit, summary)
     with output.working():
         path = _run(
             *(ctx, scenario, config, run_dir, methods, parameters, fault_rate),
@@ -222,24 +217,21 @@ def _show_run(output: Output, gate: Gate, path: Path) -> None:
 
 
 @app.command(cls=WordsCommand)
+@shows_result
 def analyze(
     run_dir: RunArgument,
     trust: TrustOption = False,
     methods: OwnMethodsOption = None,
     parameters: ParametersOption = "default",
     fault_rate: FaultRateOption = None,
-    quiet: QuietOption = False,
-    as_json: JsonOption = False,
-    verbose: VerboseOption = False,
-    fail_under: FailUnderOption = None,
-    junit: JunitOption = None,
-    summary: SummaryOption = None,
+    *,
+    output: Output,
+    gate: Gate,
 ) -> None:
     """Diagnose a finished run again, without the network."""
     from analysis.evaluation.parameter_sets import choose_methods
     from scenarios.experiment.run import analyze as analyze_run
 
-    output, gate = Output(quiet, as_json, verbose), Gate.of(fail_under, junit, summary)
     with output.working():
         chosen, _ = choose_methods(methods, parameters, fault_rate)
         gate.need_methods(each.name for each in chosen)
@@ -251,30 +243,28 @@ def analyze(
 
 
 @app.command(cls=WordsCommand)
+@shows_result
 def show(
     run_dir: Annotated[Path, typer.Argument(help="Directory of a finished run or comparison.")],
     trust: TrustOption = False,
-    quiet: QuietOption = False,
-    as_json: JsonOption = False,
-    verbose: VerboseOption = False,
-    fail_under: FailUnderOption = None,
-    junit: JunitOption = None,
-    summary: SummaryOption = None,
+    *,
+    output: Output,
+    gate: Gate,
 ) -> None:
     """Print the result of a finished run or comparison."""
     from scenarios.command.show import figures_of, show_figures
 
-    Output(quiet, as_json, verbose).show(
+    output.show(
         run_dir,
         lambda: figures_of(run_dir, trust),
-        lambda: show_figures(run_dir, trust, verbose),
+        lambda: show_figures(run_dir, trust, output.verbose),
     )
-    gate = Gate.of(fail_under, junit, summary)
     if not gate.passes(str(run_dir), figures_of(run_dir, trust)):
         raise typer.Exit(1)
 
 
 @app.command(cls=SettingsCommand)
+@shows_result
 def compare(
     ctx: typer.Context,
     scenario: ScenarioOption = None,
@@ -296,12 +286,9 @@ def compare(
         typer.Option(help="One comparison per value of a setting: K=4,8,16. [default: none]"),
     ] = None,
     sudo: SudoOption = False,
-    quiet: QuietOption = False,
-    as_json: JsonOption = False,
-    verbose: VerboseOption = False,
-    fail_under: FailUnderOption = None,
-    junit: JunitOption = None,
-    summary: SummaryOption = None,
+    *,
+    output: Output,
+    gate: Gate,
 ) -> None:
     """Compare the methods on many seeds, run in parallel.
 
@@ -322,8 +309,8 @@ def compare(
         cluster,
         sweep,
         sudo,
-        Output(quiet, as_json, verbose),
-        Gate.of(fail_under, junit, summary),
+        output,
+        gate,
     )
     if failed:
         raise typer.Exit(1)
@@ -518,6 +505,8 @@ def calibrate(
     output.show(out, lambda: found.model_dump(mode="json"), show_parameters)
 
 
+app.add_typer(classes, name="class", help="Make a class exercise, and grade it.")
+app.command(cls=WordsCommand)(chapter)
 app.command()(page)
 app.command()(explain)
 app.command()(runs)

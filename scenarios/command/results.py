@@ -7,6 +7,8 @@ Whatever else a command says then goes to standard error.
 
 from __future__ import annotations
 
+import functools
+import inspect
 import json
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -15,6 +17,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from scenarios.command.arguments import (
+    FailUnderOption,
+    JsonOption,
+    JunitOption,
+    QuietOption,
+    SummaryOption,
+    VerboseOption,
+)
+from scenarios.command.gates import Gate
 from testbed.errors import UserError
 from testbed.fabric.names import plain
 
@@ -91,3 +102,34 @@ class Output:
         """
         if self.quiet and path is None:
             raise UserError("--quiet prints the path of the result: say where with --out")
+
+
+def _result_options(
+    quiet: QuietOption = False,
+    as_json: JsonOption = False,
+    verbose: VerboseOption = False,
+    fail_under: FailUnderOption = None,
+    junit: JunitOption = None,
+    summary: SummaryOption = None,
+) -> tuple[Output, Gate]:
+    """Return what these options ask for."""
+    return Output(quiet, as_json, verbose), Gate.of(fail_under, junit, summary)
+
+
+def shows_result(command: Callable[..., None]) -> Callable[..., None]:
+    """Return a command with the options of `_result_options`; it takes what they ask for as its
+    parameters ``output`` and ``gate``."""
+    whole = inspect.signature(command, eval_str=True)
+    added = inspect.signature(_result_options, eval_str=True).parameters
+    own = {name: p for name, p in whole.parameters.items() if name not in ("output", "gate")}
+
+    @functools.wraps(command)
+    def with_options(**given: Any) -> None:
+        """Run the command with an `Output` and a `Gate` made of its last options."""
+        output, gate = _result_options(**{name: given.pop(name) for name in added})
+        command(**given, output=output, gate=gate)
+
+    parameters = {**own, **added}
+    with_options.__dict__["__signature__"] = whole.replace(parameters=list(parameters.values()))
+    with_options.__annotations__ = {name: p.annotation for name, p in parameters.items()}
+    return with_options

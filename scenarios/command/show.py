@@ -94,7 +94,7 @@ def make_page(
         text = comparison_page(found.rows, found.key, again_all(found), directory)
         write_page(directory / PAGE, text)
         return directory / PAGE
-    run = RunDirectory(directory, not directory.name.endswith(".partial"), trust)
+    run = RunDirectory.or_interrupted(directory, trust)
     text = run_page(run, again(run.config, run.summary["methods"]), over_time, progress)
     write_page(directory / PAGE, text)
     return directory / PAGE
@@ -110,13 +110,7 @@ def figures_of(directory: Path, trust: bool = False) -> Mapping[str, Any]:
         return sweep_figures(read_sweep(directory))
     if is_comparison(directory):
         return comparison_figures(read_comparison(directory))
-    return _run_of(directory, trust).summary
-
-
-def _run_of(directory: Path, trust: bool) -> RunDirectory:
-    """Return a finished run, or one that was interrupted and then analyzed."""
-    analyzed = directory.name.endswith(".partial") and (directory / "summary.json").is_file()
-    return RunDirectory(directory, not analyzed, trust)
+    return RunDirectory.or_interrupted(directory, trust).summary
 
 
 def show_figures(directory: Path, trust: bool = False, verbose: bool = False) -> None:
@@ -150,7 +144,7 @@ def show_run(directory: Path, offered: str, verbose: bool = False, trust: bool =
     Raises:
         ValueError: There is no such run, or it is damaged (one line).
     """
-    run = _run_of(directory, trust)
+    run = RunDirectory.or_interrupted(directory, trust)
     summary, console = run.summary, Console()
     heading, _, where = offered.partition(": ")
     places: Places = {heading: (where, "")} if offered else {}
@@ -215,7 +209,7 @@ def show_comparison_screen(found: Compared, offered: str, console: Console) -> N
     places |= {
         "data": (
             str(found.folder / "results.parquet"),
-            "beside it f1.png" * (found.folder / "f1.png").exists(),
+            "beside it f1.png, .svg, .pdf" * (found.folder / "f1.png").exists(),
         ),
         "more": (more, f"{variants}precision, recall, limits"),
         "again": (again_all(found, short=True), ""),

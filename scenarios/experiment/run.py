@@ -254,7 +254,7 @@ def analyze(
     Raises:
         testbed.record.run.RunError: ``path`` is no complete run, or cannot be written.
     """
-    run = RunDirectory(path, not path.name.endswith(".partial"), trust)
+    run = RunDirectory.or_interrupted(path, trust, diagnosed=False)
     with RunWriter.again(run) as writer:
         chosen = _own_methods() if methods is None else methods
         summary = _diagnose(run, writer, progress, chosen)

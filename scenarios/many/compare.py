@@ -30,6 +30,7 @@ from analysis.evaluation.comparison import (
     found_at,
     plot,
 )
+from analysis.evaluation.pictures import files_of, new_files
 from analysis.methods.parameters import DEFAULTS, Parameters
 from analysis.methods.registry import GROUP, BuiltMethod, find_methods
 from scenarios.experiment.estimate import available_bytes, need_memory
@@ -46,7 +47,6 @@ from testbed.errors import UserError
 from testbed.fabric.names import plain, shortened
 from testbed.fabric.paths import Paths, pointers
 from testbed.faults.specification import fault_file
-from testbed.record.atomic import atomic_write
 from testbed.record.bounded import read_json
 from testbed.record.files import read_columns, write_columns
 from testbed.record.json_files import document_text
@@ -105,8 +105,8 @@ def compare(
     parameters: Parameters = DEFAULTS,
     cluster: str | None = None,
 ) -> Comparison:
-    """Run every seed that ``folder`` lacks, write ``results.parquet`` and, with Matplotlib,
-    ``f1.png`` there, and return the comparison. ``seeds`` are the numbers of all its seeds.
+    """Run every seed that ``folder`` lacks, write ``results.parquet`` and, with Matplotlib, the
+    figure ``f1`` there, and return the comparison. ``seeds`` are the numbers of all its seeds.
 
     ``parameters`` are those that the methods were built with; other processes need them to build
     the methods again from their names.
@@ -156,12 +156,12 @@ def compare(
         without = len(degraded_seeds(rows))
         runs = f"{len(done) - without} runs" + f", {without} degraded left out" * bool(without)
         title = f"{Path(name).stem}, {_described(settings)}, {runs}"
-        picture = folder / "f1.png"
         if can_draw():
-            with atomic_write(picture) as drawn:
+            with new_files(folder / "f1") as drawn:
                 plot(rows, title, drawn)
         else:
-            picture.unlink(missing_ok=True)  # it would be that of other seeds
+            for picture in files_of(folder / "f1").values():
+                picture.unlink(missing_ok=True)  # it would be that of other seeds
     return Comparison(rows, failures, capture)
 
 

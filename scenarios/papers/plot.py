@@ -8,13 +8,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
-from matplotlib import style
+from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
+from analysis.evaluation.pictures import own_style, save
 from scenarios.papers.experiment import Experiment, Panel, Printed
 from scenarios.papers.verdicts import Figures, Ours
 from testbed.arrays import FloatArray
@@ -30,45 +31,45 @@ MARKS = (
 
 
 def draw(experiment: Experiment, ours: Ours, paths: Sequence[Path]) -> None:
-    """Draw all panels into each of the files ``paths``, as PNG or SVG by the suffix."""
+    """Draw all panels into each of the files ``paths``, see `analysis.evaluation.pictures`."""
     columns = min(len(experiment.panels), 2)
     rows = -(-len(experiment.panels) // columns)
     wide = 10 if columns == 1 else 13
-    # Ignore matplotlibrc files, which are also read from the current folder.
-    own = {"text.parse_math": False, "svg.hashsalt": experiment.name}
-    with style.context(["default", own]):
+    with own_style(experiment.name):
         figure = Figure(figsize=(wide, 1.6 + 3.6 * rows), layout="constrained")
         title = f"{experiment.paper}: {experiment.shows}"
         figure.suptitle(title, fontsize=11, x=0.01, ha="left")
         every = figure.subplots(rows, columns, squeeze=False).ravel()
-        drawn = {panel.quantity for panel in experiment.panels}
-        styles = {
-            name: n for n, name in enumerate(dict.fromkeys(at[1] for at in ours if at[0] in drawn))
-        }
+        styles = styles_of(experiment, ours)
         for axes, panel in zip(every, experiment.panels, strict=False):
-            _draw_panel(axes, panel, experiment, ours, styles)
+            draw_panel(axes, panel, experiment, ours, styles)
         for axes in every[len(experiment.panels) :]:
             axes.axis("off")
         picture = f" {ONLY_IN_THE_PICTURE}" if "figure" in experiment.paper else ""
         caption = textwrap.fill(experiment.setting + picture, 125 if columns == 1 else 170)
         figure.supxlabel(caption, fontsize=8)
-        shown = {
-            value.kind
-            for panel in experiment.panels
-            for _, value in _marked(panel, experiment, ours)
-        }
-        kinds = ("stated", "derived", "bound")
-        marks = [mark for mark, kind in zip(MARKS[1:], kinds, strict=True) if kind in shown]
-        series = [_key(name, number) for name, number in styles.items()]
-        handles = [*series, MARKS[0], *marks]
+        handles = legend(experiment, ours, styles)
         figure.legend(handles=handles, loc="outside right upper", fontsize=8)
-        for path in paths:
-            metadata = {"Date": None} if path.suffix == ".svg" else {"Software": None}
-            figure.savefig(path, dpi=130, metadata=metadata)
-            figure.set_layout_engine("none")  # what was computed for the first file stays
+        save(figure, paths, 130)
 
 
-def _draw_panel(
+def styles_of(experiment: Experiment, ours: Ours) -> dict[str, int]:
+    """Return the number of the style of each series that is drawn, by its name."""
+    drawn = {panel.quantity for panel in experiment.panels}
+    return {name: n for n, name in enumerate(dict.fromkeys(at[1] for at in ours if at[0] in drawn))}
+
+
+def legend(experiment: Experiment, ours: Ours, styles: Mapping[str, int]) -> list[Artist]:
+    """Return the entries of a figure's legend: our series, and the kinds of values."""
+    shown = {
+        value.kind for panel in experiment.panels for _, value in _marked(panel, experiment, ours)
+    }
+    kinds = ("stated", "derived", "bound")
+    marks = [mark for mark, kind in zip(MARKS[1:], kinds, strict=True) if kind in shown]
+    return [*(_key(name, number) for name, number in styles.items()), MARKS[0], *marks]
+
+
+def draw_panel(
     axes: Axes,
     panel: Panel,
     experiment: Experiment,

@@ -13,6 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from analysis.evaluation.pictures import files_of, new_files
 from analysis.pages.template import PAGE_KIND, write_page
 from scenarios.experiment.estimate import available_bytes
 from scenarios.experiment.observer import Progress
@@ -223,14 +224,13 @@ def _show(experiment: Experiment, rows: Mapping[str, Any], folder: Path) -> list
     """Write figure, table and page into ``folder``, and return the verdicts. Without Matplotlib, a
     figure of before is removed."""
     reproduction = _reproduction(experiment, rows, folder)
-    figures = [folder / "figure.png", folder / "figure.svg"]
     if can_draw():
         from scenarios.papers.plot import draw
 
-        with atomic_write(figures[0]) as png, atomic_write(figures[1]) as svg:
-            draw(experiment, reproduction.ours, (png, svg))
+        with new_files(folder / "figure") as drawn:
+            draw(experiment, reproduction.ours, drawn)
     else:
-        for figure in figures:
+        for figure in files_of(folder / "figure").values():
             figure.unlink(missing_ok=True)
     with atomic_write(folder / "table.md") as path:
         path.write_text(

@@ -309,6 +309,25 @@ class RunDirectory:
         if any(there) and not all(there):
             raise RunError(f"{path} is not a complete run, it lacks registers of its epochs")
 
+    @classmethod
+    def or_interrupted(
+        cls, path: Path, trust: bool = False, *, diagnosed: bool = True
+    ) -> RunDirectory:
+        """Return a finished run, or the epochs that an interrupted one finished.
+
+        Args:
+            path: The directory; that of an interrupted run ends in ``.partial``.
+            trust: Whether to read a run even if it was changed after it was finished.
+            diagnosed: Whether an interrupted run must have been diagnosed.
+
+        Raises:
+            RunError: As the constructor.
+        """
+        interrupted = path.name.endswith(".partial")
+        if interrupted and diagnosed:
+            interrupted = (path / "summary.json").is_file()
+        return cls(path, not interrupted, trust)
+
     def _need(self, names: Sequence[str]) -> None:
         missing = [name for name in names if not (self.path / name).is_file()]
         if missing:

@@ -94,7 +94,8 @@ def folder(tmp_path: Path) -> Path:
     (tmp_path / "Makefile").symlink_to(ROOT / "Makefile")
     soft_switch = "testbed/softswitch/pyproject.toml"
     (tmp_path / soft_switch).parent.mkdir(parents=True)
-    for name in ("pyproject.toml", soft_switch, "requirements.lock", "requirements-dev.lock"):
+    locks = [path.name for path in ROOT.glob("requirements*.lock")]
+    for name in ("pyproject.toml", soft_switch, *locks):
         (tmp_path / name).touch()  # older than .venv, so that nothing is set up
         os.utime(tmp_path / name, (1, 1))
     (tmp_path / ".venv").symlink_to(ROOT / ".venv")

@@ -40,7 +40,7 @@ def test_a_comparison_goes_on_without_its_picture(
     assert not can_draw()
     again = canary(*command)
     assert again.code == 0 and NO_PICTURE in again.out and "f1.png" not in again.out
-    assert not (out / "f1.png").exists() and (out / "results.parquet").exists()
+    assert not list(out.glob("f1.*")) and (out / "results.parquet").exists()
 
 
 def test_a_reproduction_goes_on_without_its_figure(
@@ -51,7 +51,11 @@ def test_a_reproduction_goes_on_without_its_figure(
     said = canary("reproduce", "FIG=canary-table-2", "DRAWS=2", f"OUT={out}")
     assert said.code == 0 and said.out.count(NO_PICTURE) == 1, said
     there = {path.name for path in (out / "canary-table-2").iterdir()}
-    assert {"index.html", "table.md"} <= there and not there & {"figure.png", "figure.svg"}
+    assert {"index.html", "table.md"} <= there and not there & {
+        "figure.png",
+        "figure.svg",
+        "figure.pdf",
+    }
     from scenarios.papers.registry import EXPERIMENTS
 
     assert was_run(EXPERIMENTS["canary-table-2"], out)

@@ -119,6 +119,7 @@ class Drawing {
     this.layers = { pods: layer('pods'), halos: layer('halos'), chosen: layer('chosen'), links: layer('links'), switches: layer('switches'), marks: layer('marks') };
     const { width, height } = this.plan;
     this.svg = svg('svg', { width, height, class: this.many ? 'fabric many' : 'fabric', tabindex: 0, role: 'application', 'aria-describedby': 'keys panel', 'aria-label': `${switches.length} switches and ${links.length} directed links` }, ...Object.values(this.layers));
+    this.root = this.svg;
     this.paths = new Map();
     this.drawPods();
     this.drawLinks();
@@ -129,6 +130,16 @@ class Drawing {
   curve(link) {
     const [from, to] = ends(link).map((s) => this.plan.spot.get(s));
     return curve(from, to);
+  }
+
+  has(link) {
+    return this.curves.has(link);
+  }
+
+  // From left to right.
+  sorted(links) {
+    const x = (link) => along(this.curves.get(link), 0.5)[0];
+    return links.sort((a, b) => x(a) - x(b));
   }
 
   drawPods() {

@@ -1,5 +1,6 @@
 // What is said of one link: the truth, each method's verdict, and its epochs.
 
+const LISTED_ERRORS = 9; // of a kind: the panel is no longer than the drawing
 const WORDS = { right: 'found', wrong: 'blamed wrongly', missed: 'missed', unseen: 'not observed', '': 'healthy' };
 
 function legendMark(kind) {
@@ -92,8 +93,8 @@ function showErrors(panel, method, epochs, judgements) {
   for (const kind of ['missed', 'unseen', 'wrong']) {
     const links = judgements.filter(([, said]) => said === kind).map(([link]) => link);
     if (!links.length) continue;
-    const items = links.slice(0, 24).map((link) => el('li', {}, linkButton(link)));
-    const more = links.length > 24 ? [el('li', {}, `and ${count(links.length - 24)} more`)] : [];
+    const items = links.slice(0, LISTED_ERRORS).map((link) => el('li', {}, linkButton(link)));
+    const more = links.length > LISTED_ERRORS ? [el('li', {}, `and ${count(links.length - LISTED_ERRORS)} more, below`)] : [];
     found.push(el('h3', {}, legendMark(kind), ` ${WORDS[kind]} by ${method.name}`), el('ul', { class: 'errors' }, ...items, ...more));
   }
   if (!judgements.some(([, said]) => said !== 'right')) found.push(el('h3', {}, `${method.name} makes no mistake here`));

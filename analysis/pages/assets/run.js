@@ -14,20 +14,26 @@ const shown = (link) =>
 
 function draw() {
   const holder = byId('drawing');
-  if (!data.whole && state.pod === '') {
-    drawing = null;
-    return;
+  const asMatrices = !data.whole && state.pod === '';
+  if (asMatrices) drawing = new Matrix(holder, openPod);
+  else {
+    const links = [];
+    for (let link = 0; link < nLinks; link += 1) if (data.whole || podOf(link) === Number(state.pod)) links.push(link);
+    const used = new Set(links.flatMap(ends));
+    const switches = fabric.names.map((_, s) => s).filter((s) => data.whole || used.has(s));
+    drawing = new Drawing(holder, links, switches);
+    drawing.svg.addEventListener('focus', () => state.link === null && pin(inOrder()[0] ?? null));
   }
-  const links = [];
-  for (let link = 0; link < nLinks; link += 1) if (data.whole || podOf(link) === Number(state.pod)) links.push(link);
-  const used = new Set(links.flatMap(ends));
-  const switches = fabric.names.map((_, s) => s).filter((s) => data.whole || used.has(s));
-  drawing = new Drawing(holder, links, switches);
-  drawing.svg.addEventListener('pointermove', hover);
-  drawing.svg.addEventListener('pointerleave', () => point(null));
-  drawing.svg.addEventListener('click', (event) => pin(drawing.nearest(event, shown, 12)));
-  drawing.svg.addEventListener('keydown', steer);
-  drawing.svg.addEventListener('focus', () => state.link === null && pin(inOrder()[0] ?? null));
+  drawing.root.addEventListener('pointermove', hover);
+  drawing.root.addEventListener('pointerleave', () => point(null));
+  drawing.root.addEventListener('keydown', steer);
+  drawing.root.addEventListener('click', (event) => {
+    if (!asMatrices) pin(drawing.nearest(event, shown, 12));
+    else if (event.pointerType !== 'touch' && drawing instanceof Matrix) pin(drawing.nearest(event, shown) ?? state.link);
+  });
+  byId('matrixkeys').hidden = !asMatrices;
+  byId('linekeys').hidden = asMatrices;
+  byId('back').hidden = data.whole || asMatrices;
 }
 
 function hover(event) {
@@ -46,7 +52,7 @@ function hover(event) {
 function point(link) {
   if (link === null) byId('tip').hidden = true;
   const now = link === null ? (state.pinned ? state.link : null) : link;
-  if (drawing) drawing.choose(now);
+  drawing.choose(now);
   if (now !== null) showLink(byId('panel'), now, state.method, state.epochs);
   else showErrors(byId('panel'), state.method, state.epochs, [...judged(state.method, flagged())].filter(([each]) => shown(each)));
 }
@@ -59,21 +65,20 @@ function pin(link) {
 
 // The links that the arrow keys go through: those that are faulty or blamed, as they are drawn.
 function inOrder() {
-  const own = [...judged(state.method, flagged()).keys()].filter((link) => shown(link) && drawing.curves.has(link));
-  const found = own.length ? own : drawing.links.filter(shown);
-  const x = (link) => along(drawing.curves.get(link), 0.5)[0];
-  return found.sort((a, b) => x(a) - x(b));
+  const own = [...judged(state.method, flagged()).keys()].filter((link) => shown(link) && drawing.has(link));
+  return drawing.sorted(own.length ? own : drawing.links?.filter(shown) ?? []);
 }
 
 function steer(event) {
   const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
   if (step) {
     const order = inOrder();
+    if (!order.length) return;
     const at = order.indexOf(state.link);
     pin(order.at((at < 0 ? (step > 0 ? 0 : -1) : at + step) % order.length) ?? null);
   } else if (['ArrowUp', 'ArrowDown'].includes(event.key) && state.link !== null) {
     const next = event.key === 'ArrowUp' ? state.link + 1 : state.link - 1;
-    if (drawing.curves.has(next)) pin(next);
+    if (drawing.has(next)) pin(next);
   } else if (event.key === 'Escape') pin(null);
   else return;
   event.preventDefault();
@@ -83,11 +88,7 @@ function steer(event) {
 
 function refresh() {
   const { method } = state;
-  if (drawing) {
-    drawing.judge(method, flagged(), shown);
-  } else {
-    showPods(byId('drawing'), method, flagged(), shown, openPod);
-  }
+  drawing.judge(method, flagged(), shown);
   const sums = tally(method, flagged());
   const late = early.size && state.epochs < data.epochs.n;
   const when = late ? (early.has(method.name) ? ` after ${state.epochs} of ${data.epochs.n} epochs` : ' with all epochs (the record does not know when its measurements were made)') : '';
@@ -105,6 +106,7 @@ function chooseMethod(method) {
   byId('panel').querySelector('.chosen .choice')?.focus();
 }
 
+// Draw a pod; all of them if it is ''.
 function openPod(pod) {
   state.pod = String(pod);
   byId('pod').value = state.pod;
@@ -113,9 +115,9 @@ function openPod(pod) {
 }
 
 function show(link) {
-  if (!data.whole && String(podOf(link)) !== state.pod) openPod(podOf(link));
-  else if (!shown(link)) {
+  if (!shown(link)) {
     state.tier = state.pod = byId('tier').value = byId('pod').value = '';
+    if (!data.whole) draw();
     refresh();
   }
   pin(link);
@@ -131,7 +133,8 @@ function makeControls() {
   const numbers = (list) => [...new Set(list)].sort((a, b) => a - b);
   options(byId('tier'), numbers(fabric.tier).filter((tier) => tier < topTier), (tier) => `${tierName(tier)}–${tierName(tier + 1)}`);
   options(byId('pod'), numbers(fabric.pod).filter((pod) => pod >= 0), podName);
-  byId('pod').options[0].textContent = data.whole ? 'all' : 'all, summed up';
+  byId('pod').options[0].textContent = data.whole ? 'all' : 'all, as matrices';
+  byId('back').addEventListener('click', () => openPod(''));
   byId('method').addEventListener('change', (event) => { state.method = methods[event.target.value]; refresh(); });
   byId('tier').addEventListener('change', (event) => { state.tier = event.target.value; refresh(); });
   byId('pod').addEventListener('change', (event) => {

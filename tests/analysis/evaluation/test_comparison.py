@@ -177,7 +177,7 @@ def test_precision_is_the_mean_of_the_runs_that_blame_something(tmp_path: Path) 
     assert a.text.endswith(" 3/4")
     assert "n/m: only n of m runs have the figure" in in_short(made)
     assert "n/m" not in in_short(rows(4, {"a": 0.9}))
-    plot(made, "nothing blamed", tmp_path / "plot.png")
+    plot(made, "nothing blamed", [tmp_path / "plot.png"])
 
 
 def test_a_degraded_seed_is_in_no_mean_and_is_said_with_what_was_lost(tmp_path: Path) -> None:
@@ -196,11 +196,11 @@ def test_a_degraded_seed_is_in_no_mean_and_is_said_with_what_was_lost(tmp_path: 
     (line,) = (each for each in said if each.startswith("seed 1: degraded in 3 of 3 tries"))
     assert "(the controller was 9.9 s late)" in line
     assert line.endswith("really lost packets: a 0.250 / 0.750, c 0.500 / 1.000")
-    plot(made, "one degraded", tmp_path / "plot.png")
+    plot(made, "one degraded", [tmp_path / "plot.png"])
     made["degraded"] = ["late"] * 8  # no mean is left
     assert {row[1].text for row in _every(comparison_cells(made))} == {"– 0/0"}
     assert in_short(made).startswith("means of 0 runs, 4 degraded left out")
-    plot(made, "all degraded", tmp_path / "plot.png")
+    plot(made, "all degraded", [tmp_path / "plot.png"])
 
 
 _SHARES = ("precision", "recall", "f1", "accuracy", "class_f1", "best_f1", "undirected_f1")
@@ -248,8 +248,8 @@ def test_table_and_plot(tmp_path: Path, seeds: int) -> None:
     assert lines[3].startswith("b * !") and "0.50" in lines[3]
     assert lines[-1].startswith("a ") and ("–" in lines[-1]) == (seeds > 1)
     assert max(map(len, lines)) <= 80 and "…" not in captured.get()
-    plot(made, "a title", tmp_path / "plot.png")
+    plot(made, "a title", [tmp_path / "plot.png"])
     assert (tmp_path / "plot.png").stat().st_size > 20_000
     first = (tmp_path / "plot.png").read_bytes()
-    plot(made, "a title", tmp_path / "plot.png")
+    plot(made, "a title", [tmp_path / "plot.png"])
     assert (tmp_path / "plot.png").read_bytes() == first

@@ -16,7 +16,14 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from analysis.evaluation.screen import FAINTEST, Places, print_screen, screen, shown_methods
+from analysis.evaluation.screen import (
+    FAINTEST,
+    Places,
+    print_screen,
+    screen,
+    second_look,
+    shown_methods,
+)
 
 SCREENS = Path(__file__).parent / "screens"
 RECORDED = sorted(path.stem for path in SCREENS.glob("*.json"))
@@ -136,9 +143,29 @@ def test_a_healthy_run_says_so_and_has_no_table_of_links() -> None:
     assert text.startswith("no link is broken   K=4 fat-tree") and "overlooked" not in text
 
 
-def test_who_was_starved_or_badly_cut_says_how_to_learn_more() -> None:
-    text = printed(recorded("starved"), 80).replace("\n", " ")
-    assert "starved: flock, 007; threshold: 007, netscope (canary explain starved) " in text
+def test_who_was_starved_or_badly_cut_is_one_line_that_says_how_to_learn_more() -> None:
+    text = printed(recorded("starved"), 80)
+    assert "; starved: flock, 007; threshold: 007, netscope\n" in text
+    text = printed(recorded("starved"), 120)
+    assert "starved: flock, 007; threshold: 007, netscope (canary explain starved)\n" in text
+
+
+@pytest.mark.parametrize("width", [30, 50, 60, 80, 120])
+@pytest.mark.parametrize("mark", ["", "* tells no direction"])
+def test_whose_figures_need_a_second_look_is_one_line(mark: str, width: int) -> None:
+    words = {
+        "starved": ["flock"],
+        "threshold": ["netbouncer", "netbouncer-stage", "007", "netscope"],
+        "unseen": ["canary", "canary-mle"],
+    }
+    lines = [str(text) for text in second_look(mark, words, width)]
+    assert len(lines) <= 1 + (bool(mark) and width < 62)
+    assert all(f"{word}: " in lines[-1] for word in words)
+    if width >= 60:
+        assert all(len(line) <= width for line in lines)
+    if width == 120:
+        names = "netbouncer, netbouncer-stage, 007, netscope; unseen: canary, canary-mle"
+        assert names in lines[-1]
 
 
 def test_a_degraded_run_has_its_reason_and_f1_against_what_was_lost() -> None:

@@ -17,7 +17,7 @@ from scenarios.command.show import make_page
 from testbed.fabric.clos import Fabric
 from testbed.fabric.fat_tree import FatTree
 from testbed.record.run import RunDirectory
-from tests.analysis.pages.conftest import FLOW_RUNS, made_up
+from tests.analysis.pages.conftest import made_up
 from tests.browser import Opened, opened
 
 LINKS = ".fabric .links .link"
@@ -29,8 +29,19 @@ def summary_of(run: Path) -> dict:
 
 
 def marks(page: Page) -> dict[str, int]:
+    """How many verdicts of each kind are marked, in a drawing or in matrices."""
     kinds = ("right", "missed", "wrong")
+    if page.locator("svg.cells").count():
+        return {kind: len(cells(page, kind)) for kind in kinds}
     return {kind: page.locator(f".fabric .marks .{kind}").count() for kind in kinds}
+
+
+def cells(page: Page, kind: str) -> list[int]:
+    """The links that are marked as ``kind`` in the matrices."""
+    found = page.eval_on_selector_all(
+        f".cells .marks .{kind}", "all => all.flatMap(each => each.dataset.links.split(' '))"
+    )
+    return sorted(map(int, found))
 
 
 def figures_of(run: Path, method: str) -> dict[str, int]:
@@ -45,7 +56,7 @@ def choose(page: Page, method: str) -> None:
     page.select_option("#method", index=[o.removesuffix(" *") for o in options].index(method))
 
 
-@pytest.mark.parametrize("name", FLOW_RUNS)
+@pytest.mark.parametrize("name", ["K=4", "leaf-spine"])
 def test_every_link_is_drawn_and_every_verdict_marked(
     name: str, flow_run: Callable[[str], Path], chromium: Browser
 ) -> None:
@@ -180,7 +191,98 @@ def test_a_run_with_packets_shows_their_way_and_the_epochs(
         assert it.clean()
 
 
-def test_large_fabrics_are_summed_up_by_pod(tmp_path: Path, chromium: Browser) -> None:
+def go_to(page: Page, fabric: Fabric, link: int) -> tuple[float, float]:
+    """Scroll to a link's cell, and return its middle: of a pod's matrix of a tier and direction, a
+    row is a lower switch and a cell one of its links."""
+    lower = np.minimum(fabric.link_src, fabric.link_dst)
+    own = lower[link]
+    beside = (fabric.pod[lower] == fabric.pod[own]) & (fabric.tier[lower] == fabric.tier[own])
+    row = np.unique(lower[beside]).tolist().index(own)
+    column = np.unique(np.flatnonzero(lower == own) >> 1).tolist().index(link >> 1)
+    left, top, cell = page.evaluate(
+        """([pod, tier, down]) => {
+          const drawn = document.querySelector(`.pod[data-pod="${pod}"] svg`);
+          drawn.scrollIntoView({ block: 'center' });
+          const box = drawn.getBoundingClientRect();
+          const head = drawn.querySelectorAll('text')[2 * tier + down];
+          const row = drawn.querySelector('.healthy path').getAttribute('stroke-width');
+          const [x, y] = ['x', 'y'].map(name => Number(head.getAttribute(name)));
+          return [box.left + x, box.top + y + 4, Number(row) + 1];
+        }""",
+        [int(fabric.pod[own]), int(fabric.tier[own]), link % 2],
+    )
+    return left + (column + 0.5) * cell, top + (row + 0.5) * cell
+
+
+def test_many_links_are_cells_of_matrices_with_every_verdict_marked(
+    flow_run: Callable[[str], Path], chromium: Browser
+) -> None:
+    run = flow_run("K=8")
+    record = RunDirectory(run)
+    fabric, truth = record.fabric, np.asarray(record.table("links")["faulty"])
+    with opened(chromium, run / "index.html") as it:
+        page = it.page
+        assert page.locator("svg.fabric").count() == 0
+        links = page.eval_on_selector_all(".pod", "all => all.map(p => Number(p.dataset.links))")
+        assert links == [64] * 8
+        broken = page.eval_on_selector_all(
+            ".cells .faulty path", "all => all.map(p => p.getAttribute('d').match(/M/g).length)"
+        )
+        assert sum(broken) == truth.sum()
+        for method in summary_of(run)["methods"]:
+            choose(page, method)
+            assert marks(page) == figures_of(run, method)
+        choose(page, "canary")
+        blamed = np.asarray(record.table("diagnoses/canary")["flagged"])
+        assert cells(page, "right") == np.flatnonzero(blamed & truth).tolist()
+        page.select_option("#tier", "0")
+        lower = np.minimum(fabric.link_src, fabric.link_dst)
+        links = page.eval_on_selector_all(".pod", "all => all.map(p => Number(p.dataset.links))")
+        assert sum(links) == (fabric.tier[lower] == 0).sum()
+        assert it.clean()
+
+
+def test_a_cell_is_its_link_and_a_pod_opens_as_a_drawing(
+    flow_run: Callable[[str], Path], chromium: Browser
+) -> None:
+    run = flow_run("K=8")
+    record = RunDirectory(run)
+    fabric = record.fabric
+    name = fabric.link_names
+    lower = np.minimum(fabric.link_src, fabric.link_dst)
+    with opened(chromium, run / "index.html") as it:
+        page, panel = it.page, it.page.locator("#panel")
+        for link in (0, 1, 63, 200, 333, fabric.n_links - 1):
+            page.mouse.move(*go_to(page, fabric, link))
+            assert page.locator("#tip").inner_text().startswith(name[link] + ": ")
+        page.mouse.click(*go_to(page, fabric, 333))
+        page.mouse.move(2, 2)
+        assert (
+            panel.locator(".name").inner_text() == name[333] and page.locator(".pod").count() == 8
+        )
+        page.locator(".openpod").nth(3).click()
+        drawn = page.eval_on_selector_all(LINKS, "all => all.map(l => Number(l.dataset.link))")
+        assert sorted(drawn) == np.flatnonzero(fabric.pod[lower] == 3).tolist()
+        page.locator("#back").click()
+        assert page.locator(".pod").count() == 8 and not page.locator("#back").is_visible()
+        page.locator(".openpod").nth(5).focus()
+        page.keyboard.press("ArrowRight")
+        assert panel.locator(".name").inner_text() == summary_of(run)["faulty_links"][0]
+        page.keyboard.press("Enter")
+        assert page.locator(".fabric").count() == 1, "by the keyboard alone"
+        assert it.clean()
+
+
+def test_a_page_without_a_slider_says_why(
+    flow_run: Callable[[str], Path], seen: Callable[[Path, int], Opened]
+) -> None:
+    assert seen(flow_run("K=4") / "index.html", 1400).page.locator("#noslider").count() == 0
+    page = seen(flow_run("K=8") / "index.html", 1400).page
+    assert not page.locator("#epoch").is_visible()
+    assert "canary page --over-time" in page.inner_text("#noslider")
+
+
+def test_the_largest_fabrics_have_a_page(tmp_path: Path, chromium: Browser) -> None:
     fabric = FatTree(48)
     run = made_up(tmp_path / "run", fabric, "faulty_links")
     assert (run / "index.html").stat().st_size < 3_000_000
@@ -188,7 +290,7 @@ def test_large_fabrics_are_summed_up_by_pod(tmp_path: Path, chromium: Browser) -
         page = it.page
         links = page.eval_on_selector_all(".pod", "all => all.map(p => Number(p.dataset.links))")
         assert len(links) == 48 and sum(links) == fabric.n_links
-        page.locator(".pod").nth(7).click()
+        page.locator(".openpod").nth(7).click()
         drawn = page.eval_on_selector_all(LINKS, "all => all.map(l => Number(l.dataset.link))")
         lower = np.minimum(fabric.link_src, fabric.link_dst)
         assert sorted(drawn) == np.flatnonzero(fabric.pod[lower] == 7).tolist()

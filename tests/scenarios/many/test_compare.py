@@ -94,8 +94,11 @@ def test_a_row_for_each_seed_and_method(compared: tuple[Path, Comparison]) -> No
     assert [len(rows["found_at"][i]) for i in range(6)] == rows["faulty"].tolist()
     assert (folder / "f1.png").read_bytes().startswith(b"\x89PNG")
     names = sorted(path.name for path in folder.iterdir())
+    assert (folder / "f1.pdf").read_bytes().startswith(b"%PDF")
+    assert "<svg" in (folder / "f1.svg").read_text()
+    pictures = ["f1.pdf", "f1.png", "f1.svg"]
     assert names == sorted(
-        ["comparison.json", "f1.png", "results.parquet", "seed-1.parquet", "seed-2.parquet"]
+        ["comparison.json", *pictures, "results.parquet", "seed-1.parquet", "seed-2.parquet"]
     )
 
 

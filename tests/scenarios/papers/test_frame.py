@@ -240,7 +240,14 @@ def test_each_experiment_at_its_smallest(name: str, tmp_path: Path) -> None:
     effort = Effort(draws=2, small=True)
     lines = reproduce(experiment, quiet, tmp_path, effort, workers=Here(1))
     folder = tmp_path / name
-    there = {"figure.png", "figure.svg", "table.md", "results.parquet", "setting.json"}
+    there = {
+        "figure.png",
+        "figure.svg",
+        "figure.pdf",
+        "table.md",
+        "results.parquet",
+        "setting.json",
+    }
     assert {*there, "index.html", "parts"} == {path.name for path in folder.iterdir()}
     assert (folder / "figure.png").stat().st_size > 5000
     assert "<svg" in (folder / "figure.svg").read_text()
