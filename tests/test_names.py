@@ -151,8 +151,8 @@ def test_names_in_a_comparison_and_its_plot(tmp_path: Path) -> None:
     assert SHOWN in printed(console)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        plot(rows([[1], [1]]), HOSTILE, tmp_path / "a.png")
-        plot(rows([[], []]), "nothing was faulty", tmp_path / "b.png")
+        plot(rows([[1], [1]]), HOSTILE, [tmp_path / "a.png"])
+        plot(rows([[], []]), "nothing was faulty", [tmp_path / "b.png"])
     assert (tmp_path / "b.png").stat().st_size > 1000
 
 

@@ -28,6 +28,7 @@ class PacketFabric(Fabric):
     Attributes:
         pod_length: The bits of the prefix that a pod's addresses share; 0 if they share none.
 
+    >>> from testbed.fabric.clos import leaf_spine
     >>> fabric = PacketFabric.of(leaf_spine(4, 2, oversubscription=2))
     >>> fabric.n_hosts, fabric.n_ports, fabric.host_names[:5]
     (16, 6, ['h0_0', 'h0_1', 'h0_2', 'h0_3', 'h1_0'])
