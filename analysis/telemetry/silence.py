@@ -20,7 +20,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from analysis.telemetry.telemetry import SegmentCounts
-from testbed.arrays import BoolArray, FloatArray, IntArray
+from testbed.arrays import BoolArray, FloatArray, IntArray, LongArray
 from testbed.fabric.clos import Fabric
 from testbed.fabric.segments import Segments
 
@@ -104,7 +104,7 @@ def scarce_links(counts: SegmentCounts, fabric: Fabric) -> Scarce:
     return Scarce(links.astype(np.int32), shares.astype(float), nats.astype(float))
 
 
-def _ecmp_shares(segments: Segments, fabric: Fabric) -> tuple[IntArray, FloatArray]:
+def _ecmp_shares(segments: Segments, fabric: Fabric) -> tuple[LongArray, FloatArray]:
     """Return for each segment the number of its group, between whose segments a flow's ECMP paths
     choose, and the share of the group's flows that it is expected to get: int64[S], float64[S]."""
     paths = segments.paths
@@ -115,7 +115,7 @@ def _ecmp_shares(segments: Segments, fabric: Fabric) -> tuple[IntArray, FloatArr
     start = np.where(n_up > 0, segments.upstream + 1, 0)
     end = np.where(n_up < paths.length, segments.downstream + 1, 0)
     _, group = np.unique(start * n + end, return_inverse=True)
-    group = group.reshape(-1)
+    group = group.reshape(-1).astype(np.int64)
     ways = np.bincount(fabric.link_src, fabric.tier[fabric.link_dst] > fabric.tier[fabric.link_src])
     lower = np.where(rises, fabric.link_src[paths.links], fabric.link_dst[paths.links])
     share = np.exp(-np.bincount(paths.owner, np.log(ways[lower]), len(segments)))

@@ -88,7 +88,12 @@ def flow_values(
         counts: The packets of each flow.
         loss: Loss rates on bad and on good paths.
     """
-    counts = Counts(*map(np.ascontiguousarray, counts))  # a column of a table may have strides
+    # A column of a table may have strides.
+    counts = Counts(
+        np.ascontiguousarray(counts.sent),
+        np.ascontiguousarray(counts.lost),
+        np.ascontiguousarray(counts.given_loss),
+    )
     score, ptr = _scores(group.astype(np.int32, copy=False), width, counts, _Odds.of(loss))
     count = np.zeros(len(width), np.int64)
     merged = in_parts(len(score), _merge, ptr, score, width, count)
