@@ -85,8 +85,7 @@ help:
 	@echo 'make bench, bench-net, bench-instructions   speed; TCP side by side (root); valgrind'
 	@echo 'make -C p4                       compile the P4 program (needs p4c)'
 	@echo 'make setup, setup-plot, setup-cluster   what other targets do by themselves'
-	@echo 'make bundle                      one file with all of it, for machines without network'
-	@echo 'make clean                       remove .venv and caches; runs/ stays'
+	@echo 'make clean, make bundle          remove .venv and caches; one file for machines without network'
 	@echo
 	@echo 'canary explain WORD              what a word on the screen means (.venv/bin/canary)'
 

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Compare two runs of the same settings, made on different systems, file by file:
+"""Compares two runs of the same settings, made on different systems, file by file.
 
     python -m tests.same_run RUN OTHER
 
 Tables, the truth and the registers must be equal byte for byte, and the documents in all but times
-and versions. The page and the manifest follow from these and hold times, so they are left out. Where
-a table differs, each of its columns that does is named, with the largest difference.
+and versions. The page and the manifest follow from these and hold times, so they are left out.
+Where a table differs, each of its columns that does is named, with the largest difference.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterable
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -44,7 +44,7 @@ def this_system(what: str, result: str) -> Row:
         "what": what,
         "result": "passed" if result in ("passed", "success", "0") else "failed",
         "commit": _said("git", "-C", str(ROOT), "rev-parse", "--short=8", "HEAD"),
-        "date": datetime.now(timezone.utc).strftime("%Y-%m-%d"),
+        "date": datetime.now(UTC).strftime("%Y-%m-%d"),
     }
 
 

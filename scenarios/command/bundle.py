@@ -46,8 +46,7 @@ def make_bundle(folder: Path, say: Callable[[str], None]) -> Path:
         say("the project")
         project.mkdir()
         _run("git", "-C", str(ROOT), "archive", "--output", f"{work}/head.tar", "HEAD")
-        with tarfile.open(f"{work}/head.tar") as head:
-            head.extractall(project, filter="data")
+        _run("tar", "-xf", f"{work}/head.tar", "-C", str(project))
         say("the wheels")
         locks = [LOCKS[kind] for kind in LOCKED] + [UV_LOCK]
         if not any(shutil.which(name) for name in ("cc", "gcc", "clang")):
