@@ -106,9 +106,14 @@ def only_last_bits(a: pd.DataFrame, b: pd.DataFrame) -> bool:
     floats = [name for name in ("score", "success") if name in a and _floats(a[name])]
     if any(_apart(a[name], b[name]) > LAST_BITS for name in floats):
         return False
-    scores = b["score"].to_numpy()[np.argsort(a["rank"].to_numpy(), kind="stable")]
-    scores = scores[np.isfinite(scores)]
-    return bool((np.diff(scores) <= LAST_BITS * np.abs(scores[:-1])).all())
+    return _ordered(a["score"], b["rank"]) and _ordered(b["score"], a["rank"])
+
+
+def _ordered(scores: Any, ranks: Any) -> bool:
+    """Return True if scores fall with their ranks, but for the last bits."""
+    sorted_ = scores.to_numpy()[np.argsort(ranks.to_numpy(), kind="stable")]
+    sorted_ = sorted_[np.isfinite(sorted_)]
+    return bool((np.diff(sorted_) <= LAST_BITS * np.abs(sorted_[:-1])).all())
 
 
 def _floats(column: Any) -> bool:

@@ -82,7 +82,7 @@ class Image:
             self.bases += words[2:]
         elif name == "COPY" and len(words) == 2:
             self._copy(*words)
-        elif name == "RUN":
+        elif name == "RUN" and rest:
             self._run(rest, values)
         elif name == "ENV" and rest.count("=") == 1:
             key, _, value = filled(rest, values).partition("=")
