@@ -24,7 +24,7 @@ from analysis.evaluation.metrics import Score, score
 from analysis.evaluation.parameter_sets import choose_methods
 from analysis.evaluation.report import diagnosis_columns
 from analysis.evaluation.screen import LINE_WIDTH, print_screen, screen
-from analysis.methods.base import Diagnosis, Localizer, diagnose
+from analysis.methods.base import Diagnosis, Localizer, diagnose, diagnose_elsewhere
 from analysis.telemetry.observations import read_telemetry
 from analysis.telemetry.reading import read_observations
 from analysis.telemetry.telemetry import Telemetry
@@ -153,7 +153,8 @@ def localize(
     of = None if strict else receipt
     numbered = read_fabric(_source(fabric, FABRIC), of)
     telemetry = read_observations(_source(observations, OBSERVATIONS), numbered, of)
-    return Verdict(made.localize(telemetry), None, telemetry, receipt=tuple(receipt.lines()))
+    found = diagnose_elsewhere(made, telemetry)
+    return Verdict(found, None, telemetry, receipt=tuple(receipt.lines()))
 
 
 def _source(source: TableLike, schema: Schema) -> Path | pa.Table:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from analysis.evaluation.columns import shown_name
 from analysis.evaluation.screen import in_units, shown_methods
 from scenarios.extras import need_matplotlib
 from testbed.errors import UserError
@@ -69,7 +70,7 @@ def as_html(fabric: Fabric, summary: Mapping[str, Any]) -> str:
         entry = summary["methods"][name]
         own = entry[entry["native"]]
         cells = (
-            plain(name) + " *" * (entry["native"] == "undirected"),
+            shown_name(name, entry.get("own_name")) + " *" * (entry["native"] == "undirected"),
             f"{own['true_positives']:,}",
             f"{own['false_negatives']:,}",
             f"{own['false_positives']:,}",

@@ -136,6 +136,8 @@ def rows(found: list[list[int]]) -> dict[str, Any]:
     return shared | {
         "method": names,
         "bench": ["published", "project"],
+        "own_name": ["", HOSTILE],
+        "unranked": [0, 1],
         "native": ["directed"] * 2,
         "parameters_from": [HOSTILE, "default"],
         "found_at": [np.array(each, np.int32) for each in found],

@@ -68,6 +68,12 @@ _CLASSES = Column(
 _AFTER_F1 = 4
 
 
+def shown_name(name: str, own_name: str | None = None) -> str:
+    """Return a method's name as tables show it: that of a file or a package with the name that its
+    class has, as in ``worst.py (worst-segments)``."""
+    return plain(f"{name} ({own_name})" if own_name else name)
+
+
 def columns(summary: Mapping[str, Any]) -> list[Column]:
     """Return the columns for a run: with ``F1c`` if a class of several links is blamed or missed,
     and with ``F1l``, beside ``F1`` in a degraded run, if it is known which links really lost
@@ -143,7 +149,7 @@ def _row(
     f1, missed, wrong = own["f1"], own["false_negatives"], own["false_positives"]
     star = " *" if entry["native"] == "undirected" else ""
     row = [
-        Cell(plain(name) + star, plain(name)),
+        Cell(shown_name(name, entry.get("own_name")) + star, plain(name)),
         Cell(*_defined(own["precision"])),
         Cell(*_defined(own["recall"])),
         Cell(*_defined(f1, 3), None if f1 is None or degraded else good_f1(f1)),

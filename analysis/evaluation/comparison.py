@@ -18,9 +18,10 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
-from analysis.evaluation.columns import BENCHES, Cell, Column, in_blocks, in_seconds
+from analysis.evaluation.columns import BENCHES, Cell, Column, in_blocks, in_seconds, shown_name
 from analysis.evaluation.intervals import Interval, interval, paired
 from analysis.evaluation.report import add_heading, parameters_line, threshold_line
+from analysis.methods.base import UNRANKED
 from testbed.arrays import BoolArray, FloatArray, IntArray
 from testbed.fabric.names import plain
 from testbed.record.measurements import ENOUGH
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 COLUMNS = (
     "seed",
     "method",
+    "own_name",
     "bench",
     "native",
     "faulty",
@@ -41,6 +43,7 @@ COLUMNS = (
     "accuracy",
     "class_f1",
     "best_f1",
+    "unranked",
     "unobserved",
     "undirected_f1",
     "average_precision",
@@ -60,7 +63,9 @@ is one of `analysis.methods.registry.Bench`. ``native`` says whether the method 
 directed or undirected links. ``precision`` to ``unobserved``, ``faulty`` (the number of faulty
 links) and ``found_at`` (see `found_at`) are counted on these; undefined scores are nan, see
 `analysis.evaluation.metrics`, and ``unobserved`` is the number of faulty links that were not
-observed. ``fed`` is the share that the method got of what it asked for, nan if it does not say.
+observed. ``own_name`` is what the class of a method file calls itself, "" if tables have the method
+by that name, and ``unranked`` is 1 if it gave all links the same score. ``fed`` is the share that
+the method got of what it asked for, nan if it does not say.
 ``parameters`` are all its parameters in the grammar of `analysis.methods.parameters`, and
 ``parameters_from`` says where they come from. ``lost_f1`` is F1 against the links that really lost
 packets, nan if the network does not tell. ``degraded`` says what makes the measurements of the
@@ -296,6 +301,8 @@ def _limits(rows: Rows) -> Iterator[str]:
             )
         if line := threshold_line(f1, mean_of(own["best_f1"])):
             yield f"{plain(name)}: {line}"
+        if np.any(own["unranked"]):
+            yield f"{plain(name)}: {UNRANKED}"
         if unseen := int(np.sum(own["unobserved"])):
             faulty = int(np.sum(own["faulty"]))
             yield f"{plain(name)}: nothing observed {unseen} of the {faulty} faulty links"
@@ -433,7 +440,8 @@ def label(rows: Rows, method: str) -> str:
     """Return a method's name, with * if it is scored on undirected links and ! if starved."""
     native = rows["native"][list(rows["method"]).index(method)]
     star = " *" if native == "undirected" else ""
-    return plain(method) + star + " !" * (fed_share(rows, method) < ENOUGH)
+    own_name = rows["own_name"][list(rows["method"]).index(method)]
+    return shown_name(method, own_name) + star + " !" * (fed_share(rows, method) < ENOUGH)
 
 
 def _colour(number: int) -> str:

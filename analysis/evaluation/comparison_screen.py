@@ -31,6 +31,7 @@ from analysis.evaluation.intervals import Interval, interval, paired
 from analysis.evaluation.report import COSTS, parameters_line
 from analysis.evaluation.screen import (
     LINE_WIDTH,
+    UNDIRECTED,
     figures_table,
     in_units,
     second_look,
@@ -108,12 +109,13 @@ def _notes(rows: Rows, names: Sequence[str], best: str, width: int) -> Iterator[
             "its 95 % interval does not hold 0",
             "dim",
         )
-    mark = "* tells no direction" if any("*" in label(rows, name) for name in names) else ""
+    mark = UNDIRECTED if any("*" in label(rows, name) for name in names) else ""
     yield from second_look(
         mark,
         {
             "starved": [name for name in names if fed_share(rows, name) < ENOUGH],
             "threshold": [name for name in names if _badly_cut(rows, name)],
+            "unranked": [name for name in names if np.any(chosen(rows, name)["unranked"])],
         },
         width,
     )

@@ -12,6 +12,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from analysis.evaluation.columns import shown_name
 from analysis.methods.base import Diagnosis
 from testbed.arrays import LongArray
 from testbed.fabric.names import plain
@@ -125,10 +126,9 @@ def _headline(method: str, links: int, classes: int, devices: int, diagnosis: Di
     if classes < links:
         counts[0] += f" in {_count(classes, 'class', 'classes')}"
     found = " and ".join(counts) if links or devices else "nothing"
-    own = f" ({plain(diagnosis.method)})" if method.partition(":")[0].endswith(".py") else ""
+    own_name = diagnosis.method if method.partition(":")[0].endswith(".py") else None
     return Text.assemble(
-        (plain(method), "bold"),
-        own,
+        (shown_name(method, own_name), "bold"),
         " blames ",
         (found, "bold red" if links or devices else "bold green"),
         (f"  {diagnosis.seconds:.2f} s", "dim"),

@@ -16,7 +16,7 @@ from rich.text import Text
 from analysis.evaluation.budgets import fed, measured_lines, missed_lines, starving
 from analysis.evaluation.columns import BENCHES, Cell, cells, columns
 from analysis.evaluation.metrics import score
-from analysis.methods.base import Diagnosis, Localizer, Method, diagnose
+from analysis.methods.base import UNRANKED, Diagnosis, Localizer, Method, diagnose
 from analysis.methods.domain import World
 from analysis.methods.registry import BuiltMethod
 from analysis.telemetry.telemetry import Telemetry
@@ -116,6 +116,10 @@ def figures(
     for name, diagnosis in diagnoses.items():
         method = built[name].method
         entry: dict[str, Any] = {"bench": built[name].bench, "native": diagnosis.native}
+        if own := built[name].own_name:
+            entry["own_name"] = own
+        if UNRANKED in diagnosis.remarks:
+            entry["unranked"] = True
         scored = diagnosis
         if len(unmet) and (tells := diagnosis.tells) is not None:
             observed = tells.observed.copy()
@@ -258,10 +262,12 @@ def _headline(summary: Mapping[str, Any]) -> RenderableType:
     troubles = [Text(plain(f"degraded: {what}"), style="red") for what in summary["degraded"]]
     events = [Text(plain(f"event at {what}")) for what in summary.get("events", ())]
     counted = [Text(metered_line(summary["metered"]))] if "metered" in summary else []
+    flows = [Text(plain(summary["flow_sizes"]))] if summary.get("flow_sizes") else []
     where, colon, count = what.rpartition(": ")
     return Group(
         Text.assemble((plain(summary["scenario"]), "bold"), f"  {where}{colon}", (count, "bold")),
         Text(packets),
+        *flows,
         *counted,
         *replayed,
         *events,

@@ -14,11 +14,11 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from analysis.evaluation.columns import is_tied
+from analysis.evaluation.columns import is_tied, shown_name
 from analysis.evaluation.report import COSTS, failed_device, parameters_line, slowdown_lines
 from testbed.fabric.names import plain, some_of
 
-FAINTEST = 5
+FAINTEST = 4
 """The most broken links that the screen lists."""
 ROWS = 9
 """With more methods than this, variants of methods of the table are left out."""
@@ -30,6 +30,7 @@ BACKENDS = {
     "softswitch": "on soft switches",
     "bmv2": "on BMv2",
 }
+UNDIRECTED = "* no direction"
 _NOBODY = "–"
 _GAP = 2
 
@@ -123,6 +124,8 @@ def _headlines(summary: Mapping[str, Any], width: int) -> Iterator[RenderableTyp
     if packets["queue_drops"]:
         dropped += f", {packets['queue_drops']:,} by full queues"
     yield Text(f"{packets['sent']:,} packets sent, {dropped}, {summary['wall_seconds']:.1f} s")
+    if sizes := summary.get("flow_sizes"):
+        yield Text(plain(sizes))
     devices = [failed_device(*each) for each in summary.get("failed_devices", {}).items()]
     if devices:
         yield Text(f"failed: {some_of(devices)}")
@@ -262,7 +265,8 @@ def _methods(summary: Mapping[str, Any], methods: Sequence[str], width: int) -> 
         ]
         if lost:
             row.insert(4, _score(entry["lost"][entry["native"]]["f1"] if "lost" in entry else None))
-        names.append(Text(plain(name) + " *" * (entry["native"] == "undirected")))
+        shown = shown_name(name, entry.get("own_name"))
+        names.append(Text(shown + " *" * (entry["native"] == "undirected")))
         rows.append(row)
     return figures_table(names, titles, rows, min(width, LINE_WIDTH))
 
@@ -329,10 +333,11 @@ def _notes(summary: Mapping[str, Any], methods: Sequence[str], width: int) -> It
     every = {name: summary["methods"][name] for name in methods}
     undirected = any(entry["native"] == "undirected" for entry in every.values())
     yield from second_look(
-        "* tells no direction" if undirected else "",
+        UNDIRECTED if undirected else "",
         {
             "starved": [name for name, entry in every.items() if entry.get("starved")],
             "threshold": [name for name, entry in every.items() if _badly_cut(entry)],
+            "unranked": [name for name, entry in every.items() if entry.get("unranked")],
             "unseen": [name for name, entry in every.items() if _unseen(entry)],
             "classes": [name for name, entry in every.items() if is_tied(entry)],
         },
@@ -345,7 +350,8 @@ def _notes(summary: Mapping[str, Any], methods: Sequence[str], width: int) -> It
 
 
 def second_look(mark: str, methods: Mapping[str, Sequence[str]], width: int) -> Iterator[Text]:
-    """Yield what a mark means, and whose figures need a second look; in one line if it fits.
+    """Yield what a mark means, and whose figures need a second look, in one line if it fits,
+    with the number of further methods in place of their names if that is enough.
 
     Args:
         mark: What the mark means, "" if there is none.
@@ -356,13 +362,20 @@ def second_look(mark: str, methods: Mapping[str, Sequence[str]], width: int) -> 
     if not found:
         yield from [Text(mark, "dim")] if mark else []
         return
-    parts = [f"{word}: {', '.join(map(plain, names))}" for word, names in found.items()]
-    look = f"{'; '.join(parts)} (canary explain {next(iter(found))})"
-    if mark and len(mark) + 2 + len(look) <= width:
-        yield Text.assemble((f"{mark}; ", "dim"), (look, "yellow"))
-        return
-    yield from [Text(mark, "dim")] if mark else []
-    yield Text(look, "yellow")
+    start, end = f"{mark}; " * bool(mark), f" (canary explain {next(iter(found))})"
+    left = width - len(start) - len(end)
+    look = _looked_at(found, width)
+    if len(look) > left:
+        rest = left + 2 - sum(len(f"; {word}: ") for word in found)
+        short = _looked_at(found, rest // len(found))
+        look = short if len(short) <= left else look
+    yield Text.assemble((start, "dim"), (look + end, "yellow"))
+
+
+def _looked_at(methods: Mapping[str, Sequence[str]], width: int) -> str:
+    """Return each word with its methods, whose names take ``width`` characters."""
+    parts = (f"{word}: {_fitting(list(map(plain, n)), width)}" for word, n in methods.items())
+    return "; ".join(parts)
 
 
 def _badly_cut(entry: Mapping[str, Any]) -> bool:

@@ -51,7 +51,7 @@ def _field(record: Mapping[str, Any], names: Sequence[str], *default: Any) -> An
     raise KeyError(names[0])
 
 
-@importer(
+nfdump = importer(
     "nfdump",
     "nfdump's CSV (-o csv) of the flows that the ToRs of both ends exported",
     """
@@ -60,13 +60,9 @@ ts,te,td,sa,da,sp,dp,pr,ipkt,ibyt,ra
 2026-11-27 10:00:00,2026-11-27 10:00:09,9.0,10.0.0.1,10.2.0.1,4000,80,TCP,491,687400,leaf2
 """,
     methods=_METHODS,
-)
-def nfdump(source: Source, places: Places) -> Iterator[Row]:
-    """Yield the flows that both ToRs exported."""
-    yield from _records(source, places)
+)(_records)
 
-
-@importer(
+ipfix = importer(
     "ipfix",
     "IPFIX records in JSON (lines, or a list), of the flows that the ToRs of both ends exported",
     """
@@ -75,13 +71,9 @@ def nfdump(source: Source, places: Places) -> Iterator[Row]:
  "exporterIPv4Address": "192.168.0.1"}
 """,
     methods=_METHODS,
-)
-def ipfix(source: Source, places: Places) -> Iterator[Row]:
-    """Yield the flows that both ToRs exported."""
-    yield from _records(source, places)
+)(_records)
 
-
-@importer(
+pmacct = importer(
     "pmacct",
     "pmacct's records (CSV, JSON) of the flows that the ToRs of both ends exported",
     """
@@ -89,10 +81,7 @@ def ipfix(source: Source, places: Places) -> Iterator[Row]:
  "packets": 500, "peer_ip_src": "192.168.0.1"}
 """,
     methods=_METHODS,
-)
-def pmacct(source: Source, places: Places) -> Iterator[Row]:
-    """Yield the flows that both ToRs exported."""
-    yield from _records(source, places)
+)(_records)
 
 
 @importer(

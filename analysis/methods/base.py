@@ -41,6 +41,8 @@ and lost. A connection: 13 bytes of five-tuple and 4 of retransmissions, rounded
 for each of 4 traced hops."""
 
 
+UNRANKED = "all links have the same score, so they have no ranking: give score or success"
+"""The remark on a diagnosis whose method gives no scores."""
 UNSEEN = "not observed"
 STATES = ("healthy", "faulty", UNSEEN)
 """The states that a diagnosis may give a link. A link that no observation crossed is *not observed*
@@ -300,6 +302,8 @@ def diagnose(method: Localizer, telemetry: Telemetry) -> Diagnosis:
         MissingTelemetry: A part that the method reads was not measured.
     """
     diagnosis = method.localize(telemetry)
+    if 0 < len(diagnosis.flagged) < len(diagnosis.score) and np.ptp(diagnosis.score) == 0:
+        diagnosis = replace(diagnosis, remarks=(*diagnosis.remarks, UNRANKED))
     if diagnosis.tells is not None:
         return diagnosis
     found = getattr(method, "measurements", None)
@@ -310,6 +314,22 @@ def diagnose(method: Localizer, telemetry: Telemetry) -> Diagnosis:
     tells = Identifiability.of(telemetry.topology.n_links, there)
     whole = with_classes(diagnosis, tells, telemetry.topology)
     return with_unseen(whole, telemetry, reads)
+
+
+def diagnose_elsewhere(method: Localizer, telemetry: Telemetry) -> Diagnosis:
+    """Return the diagnosis of telemetry that was measured elsewhere, as `diagnose`.
+
+    If it blames something, a remark says what of the fabric and the telemetry is outside of what
+    the method's paper evaluates; how many links are faulty, and what healthy ones lose, is unknown.
+
+    Raises:
+        MissingTelemetry: A part that the method reads was not measured.
+    """
+    diagnosis = diagnose(method, telemetry)
+    if not isinstance(method, Method) or not (len(diagnosis.flagged) or len(diagnosis.devices)):
+        return diagnosis
+    line = method.outside(telemetry, World(telemetry.topology.n_links, 0))
+    return replace(diagnosis, remarks=(*diagnosis.remarks, line)) if line else diagnosis
 
 
 def sorted_links(links: npt.ArrayLike) -> IntArray:

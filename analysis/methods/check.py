@@ -196,7 +196,7 @@ def _ranks(method: Localizer, world: World) -> str:
 
 def _repeats(method: Localizer, world: World) -> str:
     one, two = (diagnose(method, world.telemetry) for _ in range(2))
-    if not np.array_equal(one.score, two.score):
+    if not np.array_equal(one.score, two.score, equal_nan=True):
         return "scores differ between two calls on the same telemetry"
     return _differs(*(_names(each, world.telemetry) for each in (one, two)))
 

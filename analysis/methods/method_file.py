@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -25,9 +24,6 @@ FACE = ("localize", "telemetry_bytes", "probe_packets")
 """The functions that a method must have, see `Localizer`."""
 
 SUFFIX = ".py"
-
-UNRANKED = "all links have the same score, so they have no ranking: give score or success"
-"""The remark on a diagnosis whose method gives no scores."""
 
 
 class MethodFileError(UserError):
@@ -130,8 +126,6 @@ class _FileMethod:
         with self._file.blamed(self._method.localize, passed=(MissingTelemetry,)):
             diagnosis = self._method.localize(telemetry)
             _check(diagnosis, telemetry.topology.n_links)
-        if len(diagnosis.flagged) and np.ptp(diagnosis.score) == 0:
-            return replace(diagnosis, remarks=(*diagnosis.remarks, UNRANKED))
         return diagnosis
 
     def telemetry_bytes(self, telemetry: Telemetry) -> int:

@@ -98,6 +98,9 @@ def method_names() -> list[str]:
     return [*METHODS, *ON_REQUEST, *sorted(_registered())]
 
 
+_LONGEST_NAME = 40  # of a class's own name in a table
+
+
 @dataclass(frozen=True)
 class BuiltMethod:
     """A method built from its name, with the texts that tables show of it.
@@ -115,6 +118,15 @@ class BuiltMethod:
     parameters: str
     origin: str
     bench: Bench
+
+    @property
+    def own_name(self) -> str:
+        """Return the name that a class of a file or of another package gives itself; "" if tables
+        have the method by this name."""
+        own = str(self.method.name)
+        if self.bench != "other" or own == read_names(self.name)[0].name:
+            return ""
+        return own if len(own) <= _LONGEST_NAME else f"{own[: _LONGEST_NAME - 3]}..."
 
 
 def find_methods(text: str, parameters: Parameters = DEFAULTS) -> list[BuiltMethod]:

@@ -12,7 +12,7 @@ from urllib.parse import quote
 
 import numpy as np
 
-from analysis.evaluation.columns import BENCHES, Cell, in_blocks, in_bytes
+from analysis.evaluation.columns import BENCHES, Cell, in_blocks, in_bytes, shown_name
 from analysis.evaluation.comparison import (
     MEANS,
     bench_in,
@@ -108,7 +108,7 @@ def _cost(rows: Mapping[str, Any], name: str) -> dict[str, str]:
     own = {figure: np.asarray(rows[figure])[every] for figure in _COSTS}
     data, probes = (float(own[figure].mean()) for figure in _COSTS[1:])
     return {
-        "method": plain(name),
+        "method": shown_name(name, rows["own_name"][every[0]]),
         "seconds": f"{own['seconds'].mean():.4g}",
         "data": in_bytes(data),
         "bytes": f"{data:.0f}",

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from analysis.evaluation.columns import BENCHES, in_blocks
+from analysis.evaluation.columns import BENCHES, in_blocks, shown_name
 from analysis.methods.base import UNSEEN
 from analysis.pages.ranges import RANGES, Share, by_range
 from testbed.arrays import BoolArray
@@ -42,10 +42,11 @@ def numbers(values: npt.NDArray[Any], digits: int = 5) -> list[float | int | Non
 
 def verdicts(run: RunDirectory) -> dict[str, Verdict]:
     """Return the recorded diagnosis of each method by name: the columns of its table, and the
-    entries ``native`` and ``bench`` of the run's summary."""
+    entries ``native``, ``bench`` and ``own_name`` of the run's summary."""
     return {
         name: run.table(f"diagnoses/{name}")
         | {"native": entry["native"], "bench": entry.get("bench", "other")}
+        | {"own_name": entry.get("own_name", "")}
         for name, entry in run.summary["methods"].items()
     }
 
@@ -103,7 +104,7 @@ def fabric_data(fabric: Fabric, monitor: BoolArray) -> dict[str, Any]:
 
 def _method(name: str, verdict: Verdict, links: npt.NDArray[np.integer]) -> dict[str, Any]:
     return {
-        "name": plain(name),
+        "name": shown_name(name, verdict["own_name"]),
         "bench": BENCHES[verdict["bench"]],
         "undirected": verdict["native"] == "undirected",
         "flagged": np.flatnonzero(verdict["flagged"]).tolist(),
@@ -142,5 +143,6 @@ def range_rows(
             columns = [flagged[::2] | flagged[1::2], faulty[::2] | faulty[1::2]]
             columns.append(np.maximum(*np.where(faulty, rate, 0.0).reshape(-1, 2).T))
             columns.append(np.fmax(estimate[::2], estimate[1::2]))
-        rows.append((verdict["bench"], (plain(name), by_range(*columns))))
+        shown = shown_name(name, verdict["own_name"])
+        rows.append((verdict["bench"], (shown, by_range(*columns))))
     return in_blocks(rows)

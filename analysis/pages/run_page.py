@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from analysis.evaluation.budgets import measured_lines, missed_lines
-from analysis.evaluation.columns import cells, columns, in_blocks, in_bytes
+from analysis.evaluation.columns import cells, columns, in_blocks, in_bytes, shown_name
 from analysis.evaluation.report import capture_line, headline, slowdown_lines
 from analysis.methods.base import Localizer, Method
 from analysis.methods.parameters import read_names
@@ -71,7 +71,7 @@ def run_page(
     meters = read_minus_meters(run)
     data["epochs"] = epochs(run, links, drops)
     data["overTime"] = [
-        {"name": plain(name), "flagged": flagged}
+        {"name": shown_name(name, summary["methods"][name].get("own_name")), "flagged": flagged}
         for name, flagged in over_time(run, meters, early, progress).items()
     ]
     data["packets"] = example_flows(run, drops, meters)
@@ -116,7 +116,7 @@ def _costs(summary: Mapping[str, Any]) -> dict[str, list[dict[str, str]]]:
 
 def _cost(name: str, entry: Mapping[str, Any]) -> dict[str, str]:
     return {
-        "method": plain(name),
+        "method": shown_name(name, entry.get("own_name")),
         "seconds": f"{entry['seconds']:.4g}",
         "data": in_bytes(entry["telemetry_bytes"]),
         "bytes": f"{entry['telemetry_bytes']:.0f}",

@@ -164,7 +164,6 @@ def _run(
 ) -> Path:
     """Make the run that the options of ``canary run`` ask for, and return its directory."""
     from analysis.evaluation.parameter_sets import choose_methods
-    from scenarios.command.show import traffic_of
     from scenarios.command.watch import watching
     from scenarios.experiment.backends import pick_backend
     from scenarios.experiment.pace import at_this_pace
@@ -203,7 +202,6 @@ def _run(
         settings = at_this_pace(settings, request.named)
         run_experiment(request.name, request.scenario, settings, writer, chosen, observer)
         exit_on_signals(plain(f"the run is in {writer.path}"))
-    print(plain(f"... traffic: {traffic_of(writer.path)}"), file=sys.stderr)
     return writer.path
 
 

@@ -34,6 +34,8 @@ _OWN: Mapping[str, str] = {
     "threshold": "another threshold would have given the method an F1 of more than 0.1 above its "
     "own: the method ranks the links better than it cuts the ranking. The column best of canary "
     "show -v has that F1.",
+    "unranked": "the method gives all links the same score, so that nothing says which of them it "
+    "suspects most. Figures of its ranking, as the column best, mean nothing.",
     "unseen": "no packet that the method's measurements count crossed some of the broken links, so "
     "the method could not blame them: they count neither as found nor as missed.",
     "classes": "the measurements do not tell some links apart, and the method blames or misses "

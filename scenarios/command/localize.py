@@ -18,7 +18,7 @@ import numpy as np
 from analysis.evaluation.ranking import COLUMNS, ranking_columns, render_ranking
 from analysis.evaluation.report import parameters_line
 from analysis.importers.tables import PLACES
-from analysis.methods.base import Diagnosis, Localizer, diagnose
+from analysis.methods.base import Diagnosis, Localizer, diagnose_elsewhere
 from analysis.methods.canary import Canary
 from analysis.methods.mle.mle import CanaryMle
 from analysis.methods.partitions import diagnose_canary, diagnose_mle, load_part, observed_segments
@@ -169,7 +169,7 @@ def localize(
     for done, (name, method) in enumerate(makers.items()):
         progress(name, done / len(makers))
         try:
-            diagnoses[name] = diagnose(method, telemetry)
+            diagnoses[name] = diagnose_elsewhere(method, telemetry)
         except MissingTelemetry as error:
             silent.append(str(error))
     if not diagnoses:

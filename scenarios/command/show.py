@@ -59,8 +59,6 @@ from testbed.fabric.names import command, plain
 from testbed.record.atomic import need_no_links
 from testbed.record.manifest import PAGE
 from testbed.record.run import RunDirectory
-from testbed.traffic.demand import capture_file
-from testbed.traffic.summary import describe
 
 REPRODUCED = "setting.json"
 """The file that marks the folder of an experiment, see `scenarios.papers.reproduce`."""
@@ -237,18 +235,6 @@ def offer_page(directory: Path) -> str:
         return f"page: {make_page(directory, trust=True)}"
     except (UserError, OSError) as error:  # the run itself is complete without its page
         return f"no page: {message_of(error)}"
-
-
-def traffic_of(directory: Path) -> str:
-    """Return one line on the sizes of the flows of a run that has just ended."""
-    try:
-        run = RunDirectory(directory, trust=True)
-        traffic = str(dict(run.config)["traffic"])
-        capture = capture_file(traffic) is not None
-        sent = run.table("flows")["sent"] if capture else np.zeros(0, np.int64)
-        return describe(traffic, sent)
-    except (UserError, OSError) as error:
-        return message_of(error)
 
 
 def again(config: Mapping[str, Any], methods: Mapping[str, Any], short: bool = False) -> str:

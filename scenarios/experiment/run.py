@@ -8,7 +8,7 @@ import os
 import platform
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import datetime
 from importlib.metadata import version
 from pathlib import Path
@@ -35,6 +35,7 @@ from scenarios.experiment.settings import Settings
 from scenarios.experiment.without_packets import simulate
 from scenarios.process.signals import signals_blocked
 from testbed.dataplane import source_digests
+from testbed.errors import UserError
 from testbed.fabric.names import command, some_of
 from testbed.fabric.packet_fabric import PacketFabric
 from testbed.faults.plan import FaultPlan, noise_range
@@ -46,6 +47,7 @@ from testbed.record.run_tables import registers
 from testbed.record.truth import failed_devices, links_with_matches
 from testbed.traffic.demand import make_traffic, traffic_file
 from testbed.traffic.flows import Traffic
+from testbed.traffic.summary import describe
 
 
 def default_directory(scenario: str) -> Path:
@@ -166,6 +168,8 @@ def run_experiment(
             _emulate(scenario, settings, fabric, plan, traffic, writer, observer)
         run = RunDirectory(writer.partial, finished=False)
         summary = _diagnose(run, writer, observer.progressed, methods)
+        with suppress(UserError, OSError):  # the file of the traffic may be gone by now
+            summary["flow_sizes"] = describe(settings.traffic, run.table("flows")["sent"])
         summary["wall_seconds"] = round(time.perf_counter() - begin, 3)
         writer.json("summary.json", summary)
         with signals_blocked():
@@ -255,6 +259,8 @@ def analyze(
         summary = _diagnose(run, writer, progress, chosen)
         if (path / "summary.json").is_file():
             summary["wall_seconds"] = run.summary["wall_seconds"]
+            if "flow_sizes" in run.summary:
+                summary["flow_sizes"] = run.summary["flow_sizes"]
         writer.json("summary.json", summary)
     return summary
 

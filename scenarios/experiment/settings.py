@@ -125,8 +125,9 @@ class Settings:
     traffic: Annotated[
         str,
         Field(
-            description="`hadoop`, `websearch`, `storage`, `pareto` or `SIZES.txt` (sizes in "
-            "bytes, each with the share of flows that are no larger), each with `:skewed`; "
+            description="`hadoop`, `websearch`, `storage`, `pareto` or `SIZES.txt` (flow "
+            "sizes, each with the share of flows that are no larger; `:bytes` or `:packets=1460` "
+            "says their unit), each with `:skewed`; "
             "`FLOWS.csv` (`src,dst,bytes,start`); "
             "or `FILE.pcap[ng][.gz]`, with `:fit` to squeeze its timing into the run,"
             " `:inner` for the packets in tunnels"

@@ -63,7 +63,7 @@ _PAGES = {Path("analysis/pages")}
 _PAGES |= {Path(f"scenarios/live/{name}.py") for name in _OF_LIVE}
 _PAGES |= {Path(f"scenarios/papers/{name}.py") for name in _OF_PAPERS}
 _KINDS = {list: "texts", Paths: "lists", np.ndarray: "numbers"}
-_TEXTS = ("method", "bench", "native", "parameters", "parameters_from", "degraded")
+_TEXTS = ("method", "own_name", "bench", "native", "parameters", "parameters_from", "degraded")
 _KIND_OF = dict.fromkeys(_TEXTS, "texts") | {"found_at": "lists"}  # the others are numbers
 
 
@@ -282,6 +282,8 @@ def _rows(run: RunDirectory, seed: int, tries: int) -> dict[str, Any]:
             "undirected_f1": entry["undirected"]["f1"],
             "average_precision": average_precision(found),
             "fed": entry.get("fed", np.nan),
+            "own_name": entry.get("own_name", ""),
+            "unranked": int(entry.get("unranked", False)),
             "unobserved": len(own.get("unobserved", ())),
             "found_at": found,
             "lost_f1": lost,
@@ -307,13 +309,24 @@ def _finished(folder: Path, seed: int) -> dict[str, Any]:
     path = _file(folder, seed)
     again = "remove it, and run the same command again"
     try:
-        rows = read_columns(path)
+        rows = _read_rows(path)
     except TableError as error:
         raise TableError(f"{error}: {again}") from None
     _check_rows(path, rows, f"seed {seed}", again)
     if set(np.asarray(rows["seed"]).tolist()) != {seed}:
         raise TableError(f"{path} was changed after seed {seed} wrote it: {again}")
     return rows
+
+
+def _read_rows(path: Path) -> dict[str, Any]:
+    """Return the rows in a file; those of older comparisons have no ``own_name`` and ``unranked``.
+
+    Raises:
+        TableError: The file is damaged.
+    """
+    rows = read_columns(path)
+    n = len(rows.get("method", ()))
+    return {"own_name": [""] * n, "unranked": np.zeros(n, np.int64)} | rows
 
 
 def _check_rows(path: Path, rows: Mapping[str, Any], who: str, again: str) -> None:
@@ -401,7 +414,7 @@ def read_comparison(folder: Path) -> Compared:
     results = folder / "results.parquet"
     if not results.is_file():
         raise RunError(f"{folder} has no results yet: let the same canary compare go on to its end")
-    rows = read_columns(results)
+    rows = _read_rows(results)
     _check_rows(results, rows, "canary compare", "the same command writes it again")
     file = folder / SETTINGS_FILE
     try:

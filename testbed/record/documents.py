@@ -271,6 +271,9 @@ class Method(TypedDict):
             _field("published algorithm, this project's method or variant, reference, or other"),
         ]
     ]
+    own_name: NotRequired[
+        Annotated[str, _field("what the class of a method file calls itself, if otherwise")]
+    ]
     native: Annotated[Literal["directed", "undirected"], _field("the kind of link that it blames")]
     directed: Score
     undirected: Score
@@ -287,6 +290,9 @@ class Method(TypedDict):
         ]
     ]
     starved: NotRequired[Annotated[bool, _field("whether `fed` is less than 0.9")]]
+    unranked: NotRequired[
+        Annotated[bool, _field("true if all links have one score, so that they have no ranking")]
+    ]
     ties: NotRequired[
         Annotated[
             list[list[str]],
@@ -384,6 +390,9 @@ class Summary(TypedDict):
     collection_seconds: Annotated[list[Seconds], _field("as in `network.json`", "s")]
     packet_hops: Annotated[int, _number("as in `network.json`", "packet-hops")]
     conservation: Conservation
+    flow_sizes: NotRequired[
+        Annotated[str, _field("sizes of the flows of `traffic` in words; a capture's in packets")]
+    ]
     metered: NotRequired[Metered]
     epochs: NotRequired[Annotated[int, _field("as in `network.json`", ge=1, le=EPOCHS)]]
     missing: Annotated[list[str], _field("why some methods gave no verdict")]

@@ -11,7 +11,7 @@ import csv
 import gzip
 import io
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -176,6 +176,25 @@ def need_harmless(path: Path) -> None:
 
 
 def _read_parquet(path: Path, schema: Schema, part: bool) -> pa.Table:
+    def check(found: Mapping[str, str], names: Sequence[str]) -> None:
+        """Check that a file says that it is this table, and its columns."""
+        if not part or not found.keys().isdisjoint(schema.metadata):
+            check_version(path, schema, [found.get(key, "") for key in schema.metadata])
+        _check_names(path, schema, names)
+
+    return read_parquet(path, check)
+
+
+def read_parquet(path: Path, check: Callable[[Mapping[str, str], Sequence[str]], None]) -> pa.Table:
+    """Return all columns of a Parquet file.
+
+    Args:
+        check: Receives the file's metadata and the names of its columns before these are read, and
+            raises TableError if it is another table.
+
+    Raises:
+        TableError: It is damaged, or too large.
+    """
     need_harmless(path)
     try:
         file = pq.ParquetFile(path.absolute(), page_checksum_verification=True)
@@ -183,9 +202,7 @@ def _read_parquet(path: Path, schema: Schema, part: bool) -> pa.Table:
             key.decode(errors="replace"): value.decode(errors="replace")
             for key, value in (file.metadata.metadata or {}).items()
         }
-        if not part or not found.keys().isdisjoint(schema.metadata):
-            check_version(path, schema, [found.get(key, "") for key in schema.metadata])
-        _check_names(path, schema, file.schema_arrow.names)
+        check(found, file.schema_arrow.names)
         data = file.read()
         data.validate(full=True)
     except TableError:

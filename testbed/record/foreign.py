@@ -13,7 +13,7 @@ import codecs
 import csv
 import io
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute
-import pyarrow.parquet as pq
 
 from testbed.fabric.names import some_of
 from testbed.record import files
@@ -169,26 +168,14 @@ def _read(path: Path, schema: Schema, receipt: Receipt, name: str) -> pa.Table:
 
 
 def _parquet(path: Path, schema: Schema, receipt: Receipt, name: str) -> pa.Table:
-    files.need_harmless(path)
-    try:
-        file = pq.ParquetFile(path.absolute(), page_checksum_verification=True)
-        found = {
-            key.decode(errors="replace"): value.decode(errors="replace")
-            for key, value in (file.metadata.metadata or {}).items()
-        }
+    def check(found: Mapping[str, str], _: Sequence[str]) -> None:
+        """Note that a file does not say which table it is; if it says so, check it."""
         if found.get("format") == FORMAT:
             files.check_version(path, schema, [found.get(key, "") for key in schema.metadata])
         else:
             receipt.note(name, "does not say which table it is")
-        data = file.read()
-        data.validate(full=True)
-    except TableError:
-        raise
-    except MemoryError:
-        raise TableError(f"{path} does not fit into the memory that is free") from None
-    except (OSError, ValueError, pa.ArrowException):
-        raise files.unreadable(path) from None
-    return data
+
+    return files.read_parquet(path, check)
 
 
 def _text(path: Path, schema: Schema, receipt: Receipt, name: str) -> pa.Table:
@@ -377,8 +364,9 @@ def _plain(column: Any) -> Any:
     """Return a column without Arrow's encodings: no dictionary, view, decimal or long offsets."""
     kind = column.type
     try:
-        if pa.types.is_dictionary(kind):
-            column, kind = column.cast(kind.value_type), kind.value_type
+        if pa.types.is_dictionary(kind):  # Arrow takes no views out of a dictionary (polars)
+            value = _list_type(kind.value_type)
+            return column.cast(pa.dictionary(kind.index_type, value)).cast(value)
         if pa.types.is_large_string(kind) or getattr(pa.types, "is_string_view", _no)(kind):
             return column.cast(pa.string())
         if pa.types.is_decimal(kind):

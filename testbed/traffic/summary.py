@@ -38,7 +38,7 @@ def describe(traffic: str, packets: LongArray) -> str:
             return "no flow"
         share = float((sent == 1).mean())
         return (
-            f"flows of {sent.mean():,.3g} packets on average, median {np.median(sent):,.0f}, "
+            f"flows: mean {sent.mean():,.3g} packets, median {np.median(sent):,.0f}, "
             f"largest {sent.max():,}; {_percent(share)} have one packet"
         )
     named = workload(traffic)
@@ -61,7 +61,7 @@ def _of_bytes(sizes: FloatArray) -> str:
 
 def _words(mean: float, median: float, largest: float, one: float) -> str:
     return (
-        f"flows of {_bytes(mean)} on average, median {_bytes(median)}, largest {_bytes(largest)}; "
+        f"flows: mean {_bytes(mean)}, median {_bytes(median)}, largest {_bytes(largest)}; "
         f"{_percent(one)} have one packet"
     )
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from analysis.methods.base import UNRANKED
 from canary import load
 from tests.conftest import without_progress
 from tests.scenarios.conftest import Canary, refused
@@ -29,7 +30,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_in_a_run_and_again_and_from_its_files(canary: Canary, folder: Path) -> None:
     said = canary("run", *TINY, "METHODS=mine/worst.py,canary", "RUN=run")
     assert said.code == 0, said.err
-    assert re.search(r"^worst\.py +\d", said.out, re.MULTILINE)
+    assert re.search(r"^worst\.py \(worst-segments\) +\d", said.out, re.MULTILINE)
     run = load("run")
     assert set(run.figures.index) == {"worst.py", "canary"}
     flagged = run.table("diagnoses/worst.py")["flagged"]
@@ -37,6 +38,7 @@ def test_in_a_run_and_again_and_from_its_files(canary: Canary, folder: Path) -> 
     verdict = run.diagnose("mine/worst.py")
     assert verdict.links.flagged.equals(flagged) and "worst-segments" in repr(verdict)
     page = (folder / "run" / "index.html").read_text()
+    assert "worst.py (worst-segments)" in page
     assert re.search(r"METHODS=(worst\.py,canary|canary,worst\.py)", page)
 
     assert canary("analyze", "run", "METHODS=mine/worst.py").code == 0
@@ -55,10 +57,28 @@ def test_in_a_comparison(canary: Canary, folder: Path) -> None:
     assert said.code == 0, said.err
     rows = json.loads(canary("show", "found", "--json").out)
     assert "worst.py" in json.dumps(rows)
+    assert "worst.py (worst-segments)" in said.out
+    assert "worst.py (worst-segments)" in (folder / "found" / "index.html").read_text()
     key = json.loads((folder / "found" / "comparison.json").read_text())
     assert list(key["methods_sha256"]) == ["worst.py"]
     (folder / "mine" / "worst.py").write_text(METHOD.replace("0.1", "0.2"))
     refused(canary(*asked), "other settings or code")
+
+
+def test_a_method_without_scores_is_said_to_rank_nothing(canary: Canary, folder: Path) -> None:
+    score = ", score=np.bincount(links, minlength=fabric.n_links) * 1.0"
+    plain = re.sub(r"\(\s+(fabric, links), score=.*?\* 1\.0\s+\)", r"(\1)", METHOD, flags=re.DOTALL)
+    assert "score" not in plain and score.strip(", ") in METHOD
+    (folder / "mine" / "worst.py").write_text(
+        plain.replace("limit: float = 0.1", "limit: float = 0.02")
+    )
+    line = "unranked: worst.py (canary explain unranked)"
+    said = canary("run", *TINY, "METHODS=mine/worst.py,canary", "RUN=run")
+    assert said.code == 0 and line in said.out
+    assert f"worst.py: {UNRANKED}" in canary("show", "-v", "run").out.replace("\n", " ")
+    said = canary("compare", *TINY, "SEEDS=1", "METHODS=mine/worst.py,canary", "OUT=found")
+    assert said.code == 0 and line in said.out
+    assert canary("explain", "unranked").out.startswith("unranked: ")
 
 
 def test_what_goes_wrong_in_a_seed_is_its_line(canary: Canary, folder: Path) -> None:

@@ -215,6 +215,8 @@ def rows(seeds: int, f1: dict[str, float]) -> dict:
         "seed": np.repeat(np.arange(seeds), len(f1)),
         "method": names,
         "bench": ["project" if name == "a" else "published" for name in names],
+        "own_name": [""] * n,
+        "unranked": np.zeros(n, int),
         "native": ["undirected" if name == "b" else "directed" for name in names],
         "faulty": np.full(n, 3),
         **dict.fromkeys(_SHARES, value),

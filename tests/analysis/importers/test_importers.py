@@ -66,6 +66,18 @@ def test_the_methods_that_can_read_a_format_name_the_truth(case: str, tmp_path: 
         assert sorted(localize(out, out, method).blamed) == blamed, method
 
 
+def test_a_verdict_on_a_small_fabric_says_that_its_paper_has_larger_ones(tmp_path: Path) -> None:
+    topology = write(tmp_path, "fabric.csv", world.fabric_table())
+    import_to("007", written(tmp_path, world.vigil()), tmp_path / "out", topology, RULE)
+    line = "outside what 007, 6 evaluates: 32 links (it: 4,160 or more)"
+    out = tmp_path / "out"
+    assert line in localize(out, out, "007").diagnosis.remarks
+    healthy = write(tmp_path, "healthy.csv", "src,dst,sent,recv\nleaf0,leaf1,9999,9999\n")
+    import_to("pingmesh", [healthy], tmp_path / "none", topology)
+    found = localize(tmp_path / "none", tmp_path / "none", "mle").diagnosis
+    assert not found.flagged.size and not any("outside" in line for line in found.remarks)
+
+
 def test_every_format_of_observations_has_a_case_and_an_example_that_is_read(
     tmp_path: Path,
 ) -> None:

@@ -10,9 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from analysis.methods.base import Diagnosis
+from analysis.methods.base import UNRANKED, Diagnosis
 from analysis.methods.check import CHECKS, check_method
-from analysis.methods.method_file import UNRANKED
 from analysis.methods.netbouncer import NetBouncer
 from analysis.methods.registry import METHODS, make_method
 from analysis.telemetry.telemetry import Telemetry
@@ -163,7 +162,7 @@ def test_the_command_names_what_failed(tmp_path: Path, canary: Canary) -> None: 
     assert canary("check-method", str(tmp_path / "no.py")).code == 2
 
 
-def test_a_method_without_scores_says_so_where_it_runs(tmp_path: Path, canary: Canary) -> None:  # noqa: F811
+def test_verdicts_on_files_say_what_limits_them(tmp_path: Path, canary: Canary) -> None:  # noqa: F811
     (tmp_path / "mine.py").write_text(FILE)
     (tmp_path / "f.csv").write_text(
         "src,dst,src_tier,dst_tier\na,s,0,1\ns,a,1,0\nb,s,0,1\ns,b,1,0\n"
@@ -172,3 +171,4 @@ def test_a_method_without_scores_says_so_where_it_runs(tmp_path: Path, canary: C
     names = ["--topology", str(tmp_path / "f.csv"), "--telemetry", str(tmp_path / "o.csv")]
     found = canary("localize", *names, "--method", str(tmp_path / "mine.py"))
     assert "mine.py (worst-probes) blames 1 link" in found.out and UNRANKED in found.out
+    assert "outside what" not in found.out, "it names no paper"

@@ -34,6 +34,8 @@ def made_up(folder: Path, **columns: object) -> Path:
         "seed": np.tile(SEEDS, len(METHODS)),
         "method": [name for name in METHODS for _ in SEEDS],
         "bench": [bench for bench in ("published", "published", "project") for _ in SEEDS],
+        "own_name": [""] * n,
+        "unranked": np.zeros(n, int),
         "native": [kind for kind in ("directed", "undirected", "directed") for _ in SEEDS],
         "faulty": np.full(n, 3),
         "telemetry_bytes": np.full(n, 10**6),

@@ -303,11 +303,46 @@ def test_verdicts_do_not_depend_on_the_container(tmp_path: Path) -> None:
     assert wanted["flock"] == ["leaf0->spine0"] or wanted["flock"]
     for observations in (
         lists, texts, arrow, Stream(arrow), arrow.to_batches()[0], arrow.to_pydict(),
-        arrow.to_pylist(), lists.set_index("id"), folder, mixed,
+        arrow.to_pylist(), lists.set_index("id"), folder, mixed, of_views(arrow),
     ):  # fmt: skip
         assert blamed(fabric, observations) == wanted
     for links in (fabric.set_index("link"), Stream(pa.Table.from_pandas(fabric))):
         assert blamed(links, lists) == wanted
+
+
+def of_views(table: pa.Table) -> pa.Table:
+    """A table whose kinds are categories of text views, as polars hands them over."""
+    codes = table.column("kind").combine_chunks().dictionary_encode()
+    kinds = pa.DictionaryArray.from_arrays(codes.indices, codes.dictionary.cast(pa.string_view()))
+    return table.set_column(table.column_names.index("kind"), "kind", kinds)
+
+
+def test_frames_and_files_of_polars_give_the_verdicts(tmp_path: Path) -> None:
+    pl = pytest.importorskip("polars")
+    (tmp_path / "f.csv").write_text(FABRIC)
+    (tmp_path / "o.csv").write_text(OBSERVATIONS)
+    wanted = blamed(tmp_path / "f.csv", tmp_path / "o.csv")
+    fabric = pl.read_csv(tmp_path / "f.csv", skip_rows=1)
+    texts, lists = pl.read_csv(tmp_path / "o.csv", skip_rows=1), pl.from_pandas(frame())
+    kinds = ["kind", "src", "dst"]
+    frames = {
+        "texts": texts,
+        "lists": lists,
+        "categories": lists.with_columns(pl.col(kinds).cast(pl.Categorical)),
+        "small integers": lists.with_columns(pl.col(["epoch", "sent", "lost"]).cast(pl.UInt16)),
+        "decimals": lists.with_columns(pl.col("sent").cast(pl.Decimal(10, 2))),
+        "a row index": lists.with_row_index(),
+        "two chunks": pl.concat([lists[:3], lists[3:]], rechunk=False),
+    }
+    for name, each in frames.items():
+        assert blamed(fabric, each) == wanted, name
+        each.write_parquet(tmp_path / "o.parquet")
+        assert blamed(fabric, tmp_path / "o.parquet") == wanted, name
+    for options in ({}, {"null_value": "NA"}, {"separator": "\t"}, {"quote_style": "always"}):
+        texts.write_csv(tmp_path / "theirs.csv", **options)
+        assert blamed(fabric, tmp_path / "theirs.csv") == wanted, options
+    with pytest.raises(ValueError, match="'LazyFrame': .* collect it first"):
+        localize(fabric, texts.lazy(), "flock")
 
 
 def test_a_lazy_frame_is_refused_with_the_way_out(tmp_path: Path) -> None:

@@ -100,6 +100,7 @@ def test_figure_table_and_words(width: int, dark: bool, out: Path, chromium: Bro
         assert page.locator(".files a", has_text="figure.svg").count() == 1
         assert cut_off(page) == []
         page.locator("header a").first.click()
+        page.wait_for_url((out / "index.html").as_uri())
         assert page.locator("h1").inner_text() == "The papers' figures, reproduced"
         assert it.clean()
 
@@ -128,6 +129,7 @@ def test_the_list_of_all(width: int, dark: bool, out: Path, chromium: Browser) -
         assert page.locator(".gallery svg").count() == 1
         assert cut_off(page) == []
         page.locator(".gallery a").first.press("Enter")
+        page.wait_for_url((out / "toy" / "index.html").as_uri())
         assert page.locator("#panels svg").count() == 3
         assert it.clean()
 
