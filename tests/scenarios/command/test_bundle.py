@@ -64,7 +64,8 @@ def bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_a_bundle_is_set_up_and_run_without_network(
     bundle: Path, tmp_path: Path, canary: Canary
 ) -> None:
-    probe = [*ALONE, sys.executable, "-c", "import socket; socket.create_connection(('192.0.2.1', 9))"]
+    reach = "import socket; socket.create_connection(('192.0.2.1', 9))"
+    probe = [*ALONE, sys.executable, "-c", reach]
     if b"unreachable" not in subprocess.run(probe, capture_output=True, check=False).stderr:
         pytest.skip("a process cannot be without network here")
     subprocess.run(["tar", "-xf", bundle, "-C", tmp_path], check=True)
