@@ -9,6 +9,8 @@ READY := $(VENV)/.users
 READY_DEV := $(VENV)/.developers
 READY_PLOT := $(VENV)/.plot
 READY_CLUSTER := $(VENV)/.cluster
+# The two distributions, canary and its soft switch.
+OWN := pyproject.toml testbed/softswitch/pyproject.toml
 
 # What make's own command line says, word for word: 'K=8' 'FAULTS=6links, none'. The environment sets
 # nothing here; canary reads CANARY_K=8 and its like.
@@ -28,7 +30,7 @@ endef
 $(foreach v,$(said),$(if $(findstring $(line_end),$(value $v)),$(error make: $v= holds the end of a line, which make cannot pass on)))
 
 targets := help help-options setup setup-dev setup-plot setup-cluster scenario compare reproduce analyze show export-lab net shell clean-net doctor calibrate \
-	bundle test test-vm sanitize lint docs bench bench-net bench-instructions p4 lock clean
+	bundle test test-vm sanitize lint docs bench bench-net bench-instructions wheels release p4 lock clean
 
 # To make, a folder is a target that is done: without this, `make scenarios` does nothing and succeeds.
 no_target := $(firstword $(filter-out $(targets) $(READY) $(READY_DEV) $(READY_PLOT) $(READY_CLUSTER),$(MAKECMDGOALS)))
@@ -83,7 +85,7 @@ help:
 	@echo 'make test                        the tests; make lint: the checks; make docs: the site'
 	@echo 'make test-vm, make sanitize      netem in a kernel that has it (root); sanitizers (gcc)'
 	@echo 'make bench, bench-net, bench-instructions   speed; TCP side by side (root); valgrind'
-	@echo 'make -C p4                       compile the P4 program (needs p4c)'
+	@echo 'make -C p4                       compile the P4 program (needs p4c); make wheels, make release'
 	@echo 'make setup, setup-plot, setup-cluster   what other targets do by themselves'
 	@echo 'make clean, make bundle          remove .venv and caches; one file for machines without network'
 	@echo
@@ -129,13 +131,13 @@ INSTALL = $(PYTHON) -I -c 'import sys; sys.exit(sys.platform in ("win32", "cygwi
 	|| { echo 'canary needs Python 3.11 or newer: install python3, or say PYTHON=python3.12' >&2; exit 2; }; \
 	$(PYTHON) -I scenarios/command/install.py
 
-$(READY): requirements.lock pyproject.toml
+$(READY): requirements.lock $(OWN)
 	@$(INSTALL) users
 
-$(READY_DEV): requirements-dev.lock requirements.lock pyproject.toml
+$(READY_DEV): requirements-dev.lock requirements.lock $(OWN)
 	@$(INSTALL) developers
 
-$(READY_PLOT) $(READY_CLUSTER): $(VENV)/.%: requirements-%.lock pyproject.toml | $(READY)
+$(READY_PLOT) $(READY_CLUSTER): $(VENV)/.%: requirements-%.lock $(OWN) | $(READY)
 	@$(INSTALL) $*
 
 scenario: $(READY)
@@ -183,7 +185,7 @@ test-vm: $(READY_DEV)
 
 # The compiler's flags are part of what a compiled library is kept under. Python itself leaks.
 SANITIZED = $(BIN)/pytest -q -s -p no:cacheprovider tests/testbed/network/test_threads.py \
-	tests/testbed/network/test_virtual.py tests/testbed/softswitch/test_forward.py
+	tests/testbed/network/test_virtual.py testbed/softswitch/tests/test_forward.py
 sanitize: $(READY_DEV)
 	@CC='gcc -g -fsanitize=thread' LD_PRELOAD="$$(gcc -print-file-name=libtsan.so)" \
 		TSAN_OPTIONS="exitcode=66 ignore_noninstrumented_modules=1" $(SANITIZED)
@@ -201,6 +203,12 @@ docs: $(READY_DEV)
 	@$(BIN)/python -P -m sphinx --fresh-env --fail-on-warning --keep-going -q -b html docs docs/_build/html
 	@echo 'docs/_build/html/index.html'
 
+wheels: $(READY_DEV)
+	@$(BIN)/python -m tests.distributions dist
+
+release: $(READY_DEV)
+	@$(BIN)/python -m tests.release dist
+
 bench: $(READY_DEV)
 	@$(BIN)/python -m tests.bench
 
@@ -214,21 +222,22 @@ p4:
 	@$(MAKE) -C p4
 
 # The locks are for Python 3.11 and newer on every system. That of an extra holds what the users' lacks,
-# and the developers' holds all of them but uv's.
+# and the developers' holds all of them but uv's. The soft switch is in this folder, and in no lock.
 LOCK = UV_CUSTOM_COMPILE_COMMAND='make lock' $(VENV)-lock/bin/uv pip compile --quiet --universal \
-	--python-version 3.11 --generate-hashes --no-strip-extras --no-emit-index-url --no-annotate pyproject.toml
+	--python-version 3.11 --generate-hashes --no-strip-extras --no-emit-index-url --no-annotate \
+	--no-emit-package canary-softswitch pyproject.toml
 EXTRAS := plot cluster compiler
 lock:
 	@$(PYTHON) -I -m venv $(VENV)-lock && $(VENV)-lock/bin/pip install --quiet uv
-	@$(LOCK) --extra build --output-file requirements.lock
+	@$(LOCK) --extra build --extra real --output-file requirements.lock
 	@for extra in $(EXTRAS) uv; do \
 		$(LOCK) --extra $$extra --constraint requirements.lock --output-file requirements-$$extra.lock \
 			$$(sed -n 's/^\([a-z0-9-]*\)==.*/--no-emit-package \1/p' requirements.lock) || exit; \
 	done
-	@$(LOCK) --extra build $(EXTRAS:%=--extra %) --extra dev --extra docs --constraint requirements.lock \
+	@$(LOCK) --extra build --extra real $(EXTRAS:%=--extra %) --extra dev --extra docs --constraint requirements.lock \
 		$(EXTRAS:%=--constraint requirements-%.lock) --output-file requirements-dev.lock
 	@rm -rf $(VENV)-lock
 
 clean:
-	rm -rf $(VENV) .pytest_cache .ruff_cache .hypothesis docs/_build docs/gallery docs/figures_made *.egg-info
+	rm -rf $(VENV) .pytest_cache .ruff_cache .hypothesis docs/_build docs/gallery docs/figures_made dist *.egg-info testbed/softswitch/*.egg-info
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -57,7 +57,9 @@ class GivenSettings(TypedDict, total=False):
     backend: Literal["auto", "virtual", "flow", "softswitch", "bmv2"]
     threads: int
     injector: Literal["auto", "p4", "netem", "nft"]
-    topology: str
+    topology: str | os.PathLike[str]
+    tier0: str
+    hosts: int
     telemetry: Names
 
 

@@ -23,8 +23,14 @@ from pathlib import Path
 
 PROCESSORS = os.cpu_count() or 1
 TESTS = Path(__file__).parent
+PLACES = [TESTS, TESTS.parent / "testbed" / "softswitch" / "tests"]
 # The files that have such tests: to collect all others takes seconds.
-NEED_ROOT = [str(file) for file in TESTS.rglob("test_*.py") if "mark.root" in file.read_text()]
+NEED_ROOT = [
+    str(file)
+    for place in PLACES
+    for file in place.rglob("test_*.py")
+    if "mark.root" in file.read_text()
+]
 REAL = ["-m", "root and not beside and not nightly", *sorted(NEED_ROOT)]
 REAL_PACKETS = "tests of real packets, one at a time", REAL
 # One more than there are processors: some tests wait for other processes. Each worker begins with

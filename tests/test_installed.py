@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What users import and install: the package `canary`, beside files of theirs, and the wheel."""
+"""What users import and install: the package `canary`, beside files of theirs, and both wheels."""
 
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import sys
 import zipfile
@@ -14,10 +13,11 @@ import pytest
 
 import canary
 import scenarios
+from tests.distributions import build, environment
 
 ROOT = Path(__file__).parents[1]
 PACKAGES = ("analysis", "canary", "scenarios", "testbed")
-OF_A_WHEEL = (*PACKAGES, "p4/", "pyproject", "README", "LICENSE")
+SMALL = ("--epochs", "1", "--load", "0.005", "--run", "a", "--backend", "virtual")
 
 
 def python(
@@ -59,58 +59,89 @@ def test_a_module_of_that_name_that_was_imported_before_is_named(tmp_path: Path)
 
 
 @pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The wheel, made from what git has of this folder."""
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the wheels and the source distributions, made of what git has."""
     if not (ROOT / ".git").exists():
-        pytest.skip("a wheel is made of what git has, and this is no clone")
-    made = tmp_path_factory.mktemp("wheel")
-    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, check=True)
-    for name in os.fsdecode(listed.stdout).split("\0"):
-        source = ROOT / name
-        if source.exists() and name.startswith(
-            (*PACKAGES, "p4/", "pyproject", "README", "LICENSE")
-        ):
-            (made / "source" / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy2(source, made / "source" / name, follow_symlinks=False)
-    build = "from setuptools.build_meta import build_wheel; build_wheel('..')"
-    python(made / "source", "-P", "-c", build).check_returncode()
-    return next(made.glob("*.whl"))
+        pytest.skip("distributions are made of what git has, and this is no clone")
+    folder = tmp_path_factory.mktemp("dist")
+    build(folder)
+    return folder
 
 
-def test_the_wheel_has_every_file(wheel: Path) -> None:
-    source = wheel.parent / "source"
-    with zipfile.ZipFile(wheel) as file:
-        held = {name: file.read(name) for name in file.namelist()}
+def contents(made: Path, name: str) -> dict[str, bytes]:
+    """Every file of a wheel."""
+    [path] = made.glob(f"{name}-*.whl")
+    with zipfile.ZipFile(path) as file:
+        return {name: file.read(name) for name in file.namelist()}
+
+
+def tracked(folder: Path, below: str) -> dict[str, bytes]:
+    """Every file that git has below a folder, by its name from there."""
+    command = ["git", "ls-files", "-z", below]
+    listed = subprocess.run(command, cwd=folder, capture_output=True, check=True)
+    names = os.fsdecode(listed.stdout).split("\0")[:-1]
+    return {name: (folder / name).read_bytes() for name in names if (folder / name).is_file()}
+
+
+def test_the_wheels_have_every_file(made: Path) -> None:
+    expected = {name: text for each in PACKAGES for name, text in tracked(ROOT, each).items()}
     expected = {
-        str(path.relative_to(source)): path.read_bytes()
-        for package in PACKAGES
-        for path in (source / package).rglob("*")
-        if path.is_file()
+        name: text for name, text in expected.items() if not name.startswith("testbed/softswitch/")
     }
-    scripts = {name for name in expected if not Path(name).suffix and "p4" not in name}
     expected |= {
-        f"testbed/dataplane/{path.relative_to(source)}": path.read_bytes()
-        for path in (source / "p4").rglob("*")
-        if path.is_file() and path.name != ".gitignore"
+        f"testbed/dataplane/{name}": text
+        for name, text in tracked(ROOT, "p4").items()
+        if Path(name).name != ".gitignore"
     }
-    missing = {name for name in expected.keys() - scripts if held.get(name) != expected[name]}
-    assert not missing
+    check(expected, contents(made, "canary_testbed"))
+    soft = tracked(ROOT / "testbed" / "softswitch", "canary_softswitch")
+    check(soft, contents(made, "canary_softswitch"))
+
+
+def check(expected: dict[str, bytes], held: dict[str, bytes]) -> None:
+    """Check that a wheel holds these files and their commands, and no other module."""
+    scripts = {
+        name for name in expected if not Path(name).suffix and expected[name].startswith(b"#!")
+    }
+    assert not {name for name in expected.keys() - scripts if held.get(name) != expected[name]}
     assert {Path(name).name for name in held if "/scripts/" in name} == {
         Path(name).name for name in scripts
     }
+    assert not {name for name in held if name.endswith(".py")} - expected.keys()
 
 
-def test_the_wheel_runs_from_an_empty_folder(wheel: Path, tmp_path: Path) -> None:
-    """Unpacked before all else on the path: its own code, P4 program, C and tables are used."""
-    installed, here = tmp_path / "installed", tmp_path / "here"
-    here.mkdir()
-    with zipfile.ZipFile(wheel) as file:
-        file.extractall(installed)
-    code = "import testbed.dataplane as it; print(it.PROGRAM)"
-    path = {"PYTHONPATH": str(installed)}
-    assert python(here, "-P", "-c", code, **path).stdout.startswith(str(installed))
-    small = ["--epochs", "1", "--load", "0.005", "--run", "a", "--backend", "virtual"]
-    for words in (["run", *small], ["page", "a"], ["show", "a"], ["reproduce"], ["--version"]):
-        done = python(here, "-P", "-m", "scenarios", *words, **path)
+def test_the_testbed_asks_for_its_own_soft_switch(made: Path) -> None:
+    [soft] = made.glob("canary_softswitch-*.whl")
+    metadata = contents(made, "canary_testbed")
+    [text] = [text.decode() for name, text in metadata.items() if name.endswith("/METADATA")]
+    assert f"Requires-Dist: canary-softswitch=={soft.name.split('-')[1]}\n" in text
+
+
+@pytest.fixture(scope="module")
+def installed(made: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The Python of an environment in which both wheels are installed, beside the packages here."""
+    return environment(made, tmp_path_factory.mktemp("installed") / "venv")
+
+
+def run(python: Path, folder: Path, *words: str | Path) -> subprocess.CompletedProcess[str]:
+    """Run a program of an environment in a folder."""
+    drop = ("PYTHONSAFEPATH", "PYTHONPATH", "HOME")
+    kept = {name: value for name, value in os.environ.items() if name not in drop}
+    command = [python.with_name(str(words[0])), *words[1:]]
+    return subprocess.run(command, cwd=folder, env=kept, capture_output=True, text=True)
+
+
+def test_the_wheels_run_from_a_hostile_folder(installed: Path, tmp_path: Path) -> None:
+    """Their own code, P4 program, C and tables are used, and no file that lies there."""
+    for name in ("analysis.py", "canary_softswitch.py", "scenarios/__init__.py", "numpy.py"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("raise SystemExit('theirs ran')\n")
+    code = "import canary_softswitch, testbed.dataplane as it; print(it.PROGRAM, canary_softswitch)"
+    own = run(installed, tmp_path, "python", "-P", "-c", code)
+    assert own.stdout.count(str(installed.parents[1])) == 2, own.stderr
+    for words in (["run", *SMALL], ["page", "a"], ["show", "a"], ["reproduce"], ["--version"]):
+        done = run(installed, tmp_path, "canary", *words)
         assert done.returncode == 0, done.stderr
-    assert (here / "a" / "index.html").is_file()
+    assert (tmp_path / "a" / "index.html").is_file()
+    switch = run(installed, tmp_path, "canary-switch", "--version")
+    assert switch.returncode == 0, switch.stderr

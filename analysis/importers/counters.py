@@ -40,7 +40,7 @@ def _ends(source: Source, places: Places, readings: Iterable[Reading]) -> Iterat
             yield {"kind": "counter", "nodes": [src, dst], "sent": sent, "arrived": arrived}
 
 
-_INTERFACE = re.compile(r"interfaces?/interface\[name=([^\]]+)\]")
+_INTERFACE = re.compile(r"interfaces?/interface\[name=([^][]+)\]")
 _PACKETS = re.compile(r"(in|out)-(?:unicast-)?pkts$")
 
 
@@ -121,6 +121,7 @@ def iplink(source: Source, places: Places) -> Iterator[Row]:
 
 
 _SAMPLE = re.compile(r"(\w+)\{([^}]*)\}\s+([-+.\w]+)")
+_LABEL = re.compile(r'\b(\w+)="([^"]*)"')
 _METRIC = re.compile(r"(receive|transmit|[io]n|out|rx|tx)_(?:unicast_)?(?:packets|pkts)(?:_total)?$"
                      r"|if(?:HC)?(In|Out)UcastPkts$")  # fmt: skip
 
@@ -142,7 +143,7 @@ def prometheus(source: Source, places: Places) -> Iterator[Row]:
 def _samples(source: Source) -> Iterator[tuple[Reading, bool]]:
     for path in source.files:
         own, source.file, source.place = Source([path]), path, ""
-        if own.text(path).lstrip()[:1] in "{[":
+        if own.head(path)[:1] in "{[":
             points = [
                 (result["metric"]["__name__"], result["metric"], value[1])
                 for document in own.values()
@@ -152,11 +153,7 @@ def _samples(source: Source) -> Iterator[tuple[Reading, bool]]:
             ]
         else:
             found = (_SAMPLE.match(line) for line in own.lines())
-            points = [
-                (each[1], dict(re.findall(r'(\w+)="([^"]*)"', each[2])), each[3])
-                for each in found
-                if each
-            ]
+            points = [(each[1], dict(_LABEL.findall(each[2])), each[3]) for each in found if each]
         for name, labels, value in points:
             if kind := _METRIC.search(name):
                 out = (kind[1] or kind[2]).lower() in ("transmit", "out", "tx")

@@ -76,13 +76,19 @@ def nodelink(source: Source, places: Places) -> Iterator[Row]:
         edges = document["links"] if "links" in document else document["edges"]
         pairs = [(str(edge["source"]), str(edge["target"])) for edge in edges]
         if document.get("directed"):
-            pairs = [pair for pair in pairs if pair[0] < pair[1] or pair[::-1] not in pairs]
+            there = set(pairs)
+            pairs = [pair for pair in pairs if pair[0] < pair[1] or pair[::-1] not in there]
         for a, b in pairs:
             yield _cable(a, b, roles=(roles.get(a), roles.get(b)))
 
 
-_NAME = r'(?:"([^"]+)"|([\w.-]+))'
-_EDGE = re.compile(rf"{_NAME}\s*(?::\s*{_NAME})?\s*--?>?\s*{_NAME}\s*(?::\s*{_NAME})?")
+# An edge begins where a name does, and each part ends where the next cannot begin: so a line takes
+# time in proportion to its length.
+_NAME = r'(?:"([^"]+)"|([\w.]+(?:-[\w.]+)*))'
+_EDGE = re.compile(
+    rf"(?<![\w.-]){_NAME}\s*(?::\s*{_NAME}\s*)?(?:-->?|->)\s*{_NAME}\s*(?::\s*{_NAME})?"
+)
+_ATTRIBUTES = re.compile(r"\[[^][]*\]")
 
 
 @importer(
@@ -96,7 +102,7 @@ graph dc { "leaf0":"swp1" -- "spine0":"swp1"; }
 def dot(source: Source, places: Places) -> Iterator[Row]:
     """Yield the cables of Graphviz's graphs, in which each edge stands by itself."""
     for line in source.lines():
-        for edge in _EDGE.finditer(re.sub(r"\[[^]]*\]", "", line)):
+        for edge in _EDGE.finditer(_ATTRIBUTES.sub("", line)):
             a, a_port, b, b_port = (edge[i] or edge[i + 1] for i in (1, 3, 5, 7))
             yield _cable(a, b, (a_port, b_port))
 

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import fnmatch
-import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -20,7 +19,6 @@ from analysis.importers.sources import ImportFileError, Source
 from analysis.telemetry.reading import read_observations
 from testbed.errors import UserError
 from testbed.fabric.names import some_of
-from testbed.record.bounded import MIB, read_bounded
 from testbed.record.exchange import OBSERVATIONS
 from testbed.record.fabric_file import NumberedFabric, read_fabric
 from testbed.record.foreign import PARQUET, TEXT, Receipt, table_in
@@ -91,7 +89,7 @@ def import_files(
         return _fabric(reader, files, tors)
     if topology is None:
         raise UserError(f"{reader.name} has observations: name their fabric with --topology")
-    fabric = _topology(topology, tors)
+    fabric = read_topology(topology, tors)
     addresses: dict[str, tuple[str, str]] = {}
     kept = []
     for path in files:
@@ -182,8 +180,17 @@ def _table(columns: Mapping[str, list[Any]]) -> pa.Table:
 # ---- fabrics -------------------------------------------------------------------------------------
 
 
-def _topology(path: Path, tors: str | None) -> Imported:
-    """Return the fabric of observations."""
+def read_topology(path: Path, tors: str | None) -> Imported:
+    """Return the fabric of a table, of the folder of an import, or of a file of one of the formats
+    of fabrics, by its name's end.
+
+    Args:
+        path: The file or the folder.
+        tors: A pattern for the names of ToRs, such as ``leaf*``, where the format says no tiers.
+
+    Raises:
+        UserError: It is no fabric (one line).
+    """
     table = table_in(path, "fabric")
     name = table.name.lower().removesuffix(".gz")
     if table.is_dir() or name.endswith((*PARQUET, *TEXT)):
@@ -192,8 +199,8 @@ def _topology(path: Path, tors: str | None) -> Imported:
         known: Any = {}
         if (beside := path / PLACES).is_file():
             try:
-                known = json.loads(read_bounded(beside, 64 * MIB))
-            except (OSError, ValueError, RecursionError):
+                known = next(Source([beside]).values())
+            except (ImportFileError, StopIteration):
                 raise ImportFileError(f"{beside} is no JSON: import the fabric again") from None
         return Imported(numbered, _links(numbered), known, None, receipt.lines())
     formats = _ENDINGS.get(table.suffix.lower(), ())
@@ -329,8 +336,8 @@ def _addresses(path: Path) -> dict[str, tuple[str, str]]:
     if path.suffix.lower() != ".json":
         return {}
     try:
-        found = json.loads(Source([path]).text(path))
-    except (ValueError, RecursionError):
+        found = next(Source([path]).values())
+    except (ImportFileError, StopIteration):
         return {}
     pairs = isinstance(found, dict) and all(
         isinstance(each, list) and len(each) == 2 and all(isinstance(e, str) for e in each)

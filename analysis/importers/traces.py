@@ -122,7 +122,7 @@ def inband(source: Source, places: Places) -> Iterator[Row]:
 def _reports(source: Source) -> Iterator[dict]:
     for path in source.files:
         own = Source([path])
-        text = own.text(path).lstrip()
+        text = own.head(path)
         if re.match(r"[^\s,{]+,[^\s=]+=", text) and "\n{" not in text:
             yield from influx_points(source, path)
         else:

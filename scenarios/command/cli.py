@@ -166,6 +166,7 @@ def _run(
     from analysis.evaluation.parameter_sets import choose_methods
     from scenarios.command.watch import watching
     from scenarios.experiment.backends import pick_backend
+    from scenarios.experiment.fabrics import packet_fabric_of
     from scenarios.experiment.pace import at_this_pace
     from scenarios.experiment.request import make_request
     from scenarios.experiment.run import (
@@ -174,7 +175,6 @@ def _run(
         new_run,
         run_experiment,
     )
-    from testbed.fabric.topologies import make_packet_fabric
 
     chosen, _ = choose_methods(methods, parameters, fault_rate)
     gate.need_methods(each.name for each in chosen)
@@ -185,7 +185,7 @@ def _run(
     def switches() -> int:
         """Return the number of switches of the requested network."""
         settings = request.settings("virtual")
-        return make_packet_fabric(settings.topology, settings.k).n_switches
+        return packet_fabric_of(settings).n_switches
 
     backend, choice = pick_backend(request.backend, switches, sudo, ctx.obj.environment)
     settings = request.settings(backend)

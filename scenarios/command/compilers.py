@@ -22,8 +22,8 @@ def need_compiler() -> None:
             another.
         UserError: It could not be installed.
     """
-    from testbed.softswitch.compiler.build import compiler  # imports the soft switch
-    from testbed.softswitch.errors import NoCompiler
+    from canary_softswitch.compiler.build import compiler  # imports the soft switch
+    from canary_softswitch.errors import NoCompiler
 
     try:
         compiler()

@@ -22,13 +22,13 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from canary_softswitch import SoftSwitchError
+from canary_softswitch.compiler.build import cache_dir, compiler, load_library
 from scenarios.experiment.estimate import available_bytes, in_gigabytes
 from testbed.cores import usable_cores
 from testbed.fabric.names import plain
 from testbed.faults.kernel_injectors import NetemInjector, NftInjector, in_new_namespace
 from testbed.network.requirements import BMV2, IP, IPERF, MNEXEC, P4C, PING, Tool, missing
-from testbed.softswitch import SoftSwitchError
-from testbed.softswitch.compiler.build import cache_dir, compiler, load_library
 
 _TALKS = (b"Egress port is {}", b"Processing packet received on port")
 """Texts that BMv2 logs for every packet if its logging macros are compiled in."""

@@ -13,13 +13,13 @@ from typing import cast
 import numpy as np
 import numpy.typing as npt
 
+from scenarios.experiment.fabrics import packet_fabric_of
 from scenarios.experiment.request import Request
 from scenarios.experiment.settings import REAL_TIME, Settings, SettingsError
 from testbed.control.forwarding import install_forwarding, needed_entries
 from testbed.dataplane.adapted import IcmpLimit, adapted_program
 from testbed.fabric.packet_fabric import PacketFabric
 from testbed.fabric.pathbf import bloom_mask, switch_ids
-from testbed.fabric.topologies import make_packet_fabric
 from testbed.faults.injector import FaultInjector
 from testbed.faults.kernel_injectors import Command, NetemInjector, NftInjector
 from testbed.faults.plan import FaultPlan, noise_rates
@@ -55,7 +55,7 @@ def export_lab(request: Request, hosts: str, out: Path | None) -> Path:
         raise LabError(f"OUT={folder}: there is no folder {folder.parent}: make it")
     settings = _settings(request)
     machines = _addresses(hosts)
-    fabric = make_packet_fabric(settings.topology, settings.k)
+    fabric = packet_fabric_of(settings)
     plan = request.scenario.faults(fabric, settings)
     if any(fault.schedule for fault in plan.faults):
         raise SettingsError("a lab has no clock for faults with a schedule: choose others")
@@ -113,7 +113,9 @@ def _write(
     segments = fabric.segments(settings.monitors, settings.seed)
     (folder / "p4").mkdir()
     program = adapted_program(
-        folder / "p4", IcmpLimit.of(settings.answers_per_s), needed_entries(fabric, segments)
+        folder / "p4",
+        IcmpLimit.of(settings.answers_per_s(fabric)),
+        needed_entries(fabric, segments),
     )
     for file in program:
         if file.parent != folder / "p4":

@@ -182,8 +182,13 @@ def _alone(root: Path) -> Iterator[None]:
 
 def _key(root: Path, kind: str) -> str:
     """Return the hashes of the files that determine an installation."""
-    files = (root / LOCKS[kind], root / "pyproject.toml")
+    files = (root / LOCKS[kind], *(folder / "pyproject.toml" for folder in _own(root)))
     return "".join(hashlib.sha256(file.read_bytes()).hexdigest() + "\n" for file in files)
+
+
+def _own(root: Path) -> tuple[Path, Path]:
+    """Return the folders of this project's two distributions: canary and the soft switch."""
+    return root, root / "testbed" / "softswitch"
 
 
 def _is_installed(root: Path, kind: str) -> bool:
@@ -213,7 +218,9 @@ def _install(root: Path, kind: str, compiles: bool) -> None:
     if not kept:
         _step("a Python environment", [sys.executable, "-m", "venv", "--clear", str(venv)])
     lock = root / LOCKS[kind]
-    own = ["--no-build-isolation", "-e", str(root)]
+    own = ["--no-build-isolation"]
+    for folder in _own(root):
+        own += ["-e", str(folder)]
     with _uv(root, python) as uv:
         print(f"  the packages of {lock.name}", flush=True)
         if not _installed_by(uv, python, [*EXACT, "-r", str(lock)]):

@@ -40,11 +40,11 @@ def net(
 ) -> None:
     """Bring the network up, with Mininet's prompt (root)."""
     from scenarios.experiment.settings import REAL_TIME, SettingsError
-    from testbed.network.requirements import no_namespaces
+    from testbed.network.requirements import no_namespaces, no_packages
 
     if backend not in REAL_TIME:
         raise SettingsError(f"BACKEND={backend} has no network: use {', '.join(REAL_TIME)}")
-    if reason := no_namespaces():
+    if reason := no_namespaces() or no_packages():
         raise SettingsError(reason)
     raise_on_signals()
     need_compiler()
@@ -75,6 +75,12 @@ def export_lab(
 
     The lab may be for several machines.
     """
+    from scenarios.experiment.settings import SettingsError
+    from testbed.network.requirements import no_packages
+
+    if reason := no_packages():
+        raise SettingsError(reason)
+
     from scenarios.command.export_lab import export_lab as write_lab
     from scenarios.experiment.request import make_request
 

@@ -8,12 +8,12 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from analysis.methods.registry import METHODS, find_methods
+from canary_softswitch.compiler.build import keep, kept
 from scenarios.experiment.observer import Observer, Progress
 from scenarios.experiment.request import load_scenario
 from scenarios.experiment.run import run_experiment
 from scenarios.experiment.settings import Settings
 from testbed.kernels import compile_all
-from testbed.softswitch.compiler.build import keep, kept
 
 ROOT = Path(__file__).parents[2]
 

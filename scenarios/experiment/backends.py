@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Literal, cast
 import numpy as np
 import numpy.typing as npt
 
+from canary_softswitch import Program, Switch
 from scenarios.experiment.inputs import Inputs
 from scenarios.experiment.settings import REAL_TIME
 from scenarios.process.root_server import root_available
@@ -31,7 +32,6 @@ from testbed.faults.plan import FaultPlan
 from testbed.network.network import Network, NetworkError, switch_seed
 from testbed.network.speed import hurried, slowness
 from testbed.network.virtual import LinkModel, VirtualNetwork
-from testbed.softswitch import Program, Switch
 from testbed.traffic.flows import Traffic
 from testbed.traffic.transfers import Transfers
 
@@ -122,7 +122,6 @@ def need_backend(backend: str, tcp: bool) -> None:
     """
     if backend in REAL_TIME:
         from testbed.network.requirements import no_namespaces, not_installed
-        from testbed.traffic.iperf import need_iperf
 
         if reason := no_namespaces():
             raise NetworkError(reason)
@@ -131,6 +130,8 @@ def need_backend(backend: str, tcp: bool) -> None:
         if reason := not_installed(cast(Literal["bmv2", "softswitch"], backend)):
             raise NetworkError(reason)
         if tcp:
+            from testbed.traffic.iperf import need_iperf
+
             need_iperf()
 
 
@@ -153,7 +154,7 @@ def open_backend(inputs: Inputs, links: LinkModel, logs: Path) -> Iterator[Backe
 
     Raises:
         testbed.network.network.NetworkError: Mininet or its switches cannot run here (one line).
-        testbed.softswitch.SoftSwitchError: There is no C compiler.
+        canary_softswitch.SoftSwitchError: There is no C compiler.
     """
     entries = needed_entries(inputs.fabric, inputs.segments)
     with tempfile.TemporaryDirectory() as folder:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from scenarios.experiment.fabrics import fabric_of
 from scenarios.experiment.settings import REAL_TIME, Backend, Injector, Settings
 from testbed.arrays import BoolArray
 from testbed.control.selection import SelectionParameters
@@ -16,7 +17,6 @@ from testbed.fabric.clos import Fabric
 from testbed.fabric.monitors import monitor_switches
 from testbed.fabric.packet_fabric import PacketFabric
 from testbed.fabric.segments import Segments
-from testbed.fabric.topologies import make_fabric
 from testbed.faults.events import Event, parse_events
 from testbed.faults.plan import FaultPlan, noise_rates
 from testbed.probes.path_discovery import host_rate_limit
@@ -103,7 +103,7 @@ def layout_of(settings: Settings) -> Layout:
     Raises:
         ValueError: The fabric cannot be made, or has no such switches (one line).
     """
-    fabric = make_fabric(settings.topology, settings.k, settings.seed)
+    fabric = fabric_of(settings)
     monitor = monitor_switches(fabric, settings.monitors, settings.seed)
     return Layout(fabric, monitor, demand_of(settings))
 
@@ -133,7 +133,7 @@ def traces_of_host(settings: Settings, fabric: Fabric) -> float:
 
     By default it is `TRACED` of theorem 1's bound.
     """
-    return settings.traces_per_s or TRACED * host_rate_limit(fabric, settings.answers_per_s)
+    return settings.traces_per_s or TRACED * host_rate_limit(fabric, settings.answers_per_s(fabric))
 
 
 def inputs_of(
@@ -164,6 +164,6 @@ def inputs_of(
         tcp=settings.tcp,
         line_rate_bps=settings.line_rate_bps,
         probes=settings.probes,
-        icmp=IcmpLimit.of(settings.answers_per_s),
+        icmp=IcmpLimit.of(settings.answers_per_s(fabric)),
         traces_per_s=traces_of_host(settings, fabric),
     )

@@ -231,7 +231,7 @@ def emulate(
 
     Raises:
         testbed.network.network.NetworkError: A real network cannot be brought up (one line).
-        testbed.softswitch.SoftSwitchError: There is no C compiler.
+        canary_softswitch.SoftSwitchError: There is no C compiler.
         ValueError: The faults or the traffic cannot be emulated (one line).
     """
     observer.progressed("switch program", 0.0)  # it is compiled once, then cached

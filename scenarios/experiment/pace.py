@@ -49,14 +49,15 @@ def at_this_pace(settings: Settings, named: Collection[str], free: float | None 
     if not settings.real_time:
         return settings
     seconds = settings.epochs * settings.epoch_ms / 1000
-    wanted = expected_of(settings, layout_of(settings), 0, flock=False).packets / seconds
+    layout = layout_of(settings)
+    wanted = expected_of(settings, layout, 0, flock=False).packets / seconds
     free = free_processors() if free is None else free
     carried = free * BUSY / (PACKET_S[settings.backend] * slowness())
     slow = max(slowness(), math.ceil(10 * wanted / carried) / 10)
     paced = {
         "load": max(round(settings.load / slow, 3), 0.001),
         "epoch_ms": min(round(settings.epoch_ms * slow), LONGEST_EPOCH_MS),
-        "icmp_per_s": max(round(settings.answers_per_s / slow, 3), 0.1),
+        "icmp_per_s": max(round(settings.answers_per_s(layout.fabric) / slow, 3), 0.1),
     }
     changes = {name: value for name, value in paced.items() if name not in named}
     if slow == 1 or not changes:

@@ -312,6 +312,7 @@ def _network(
     meters = upload_bytes(len(emulation.monitors)) * len(history.rules)
     network: Network = {
         "fabric": emulation.topology.title,
+        "hosts_per_tor": emulation.topology.hosts_per_tor,
         "epochs": len(history.rules),
         "packet_hops": statistics.packet_hops,
         "conservation": {

@@ -25,7 +25,9 @@ from scenarios.experiment.settings import Settings
 from scenarios.process.root_server import connect
 from scenarios.process.signals import signals_blocked
 from testbed.errors import UserError
-from testbed.fabric.topologies import make_packet_fabric
+from testbed.fabric.clos import Fabric
+from testbed.fabric.packet_fabric import PacketFabric
+from testbed.fabric.topologies import is_described, make_packet_fabric
 from testbed.faults.plan import FaultPlan
 from testbed.network.network import NetworkError
 from testbed.network.schedules import Packets, listed
@@ -50,11 +52,41 @@ class JobError(UserError):
 
 
 @dataclass(frozen=True, config=ConfigDict(extra="forbid"))
+class _Fabric:
+    """A fabric of a file, which root does not open: the switches, the ends of the undirected links,
+    and the hosts at each ToR."""
+
+    switches: list[str]
+    tier: list[int]
+    lower: list[int]
+    upper: list[int]
+    hosts: int
+    title: str
+
+    @classmethod
+    def of(cls, fabric: PacketFabric) -> _Fabric:
+        ends = (fabric.link_src[::2].tolist(), fabric.link_dst[::2].tolist())
+        names, tier = fabric.switch_names, fabric.tier.tolist()
+        return cls(names, tier, *ends, fabric.hosts_per_tor, fabric.title)
+
+    def made(self) -> PacketFabric:
+        """Return the fabric.
+
+        Raises:
+            TopologyError: There is none of this form.
+        """
+        arrays = (np.array(each, np.int64) for each in (self.tier, self.lower, self.upper))
+        plain = Fabric(self.switches, *arrays, hosts_per_tor=self.hosts, title=self.title)
+        return PacketFabric.of(plain)
+
+
+@dataclass(frozen=True, config=ConfigDict(extra="forbid"))
 class _Words:
     """The part of a job that is sent as JSON; ``flows`` and ``packets`` are the lengths of the
     arrays."""
 
     settings: Settings
+    fabric: _Fabric | None
     plan: FaultPlan
     watched: bool
     flows: int
@@ -66,9 +98,10 @@ _WORDS = TypeAdapter(_Words)
 
 @dataclasses.dataclass(frozen=True)
 class RootJob:
-    """An emulation: its settings, faults and traffic, and whether a live page shows it."""
+    """An emulation: its settings, fabric, faults and traffic, and whether a live page shows it."""
 
     settings: Settings
+    fabric: PacketFabric
     plan: FaultPlan
     traffic: Traffic
     watched: bool
@@ -77,7 +110,9 @@ class RootJob:
 def send_job(wire: Connection, job: RootJob) -> None:
     """Send a job; its packets are listed one by one as arrays."""
     traffic, packets = job.traffic, listed(job.traffic.packets)
-    words = _Words(job.settings, job.plan, job.watched, traffic.n_flows, len(packets))
+    described = is_described(job.settings.topology)
+    fabric = None if described else _Fabric.of(job.fabric)
+    words = _Words(job.settings, fabric, job.plan, job.watched, traffic.n_flows, len(packets))
     wire.send_bytes(_WORDS.dump_json(words))
     for source, columns in ((traffic, _FLOWS), (packets, _PACKETS)):
         for name, kind in columns:
@@ -101,11 +136,25 @@ def receive_job(wire: Connection) -> RootJob:
         raise JobError("there are too many packets")
     flows: dict[str, Any] = {name: _column(wire, kind, words.flows) for name, kind in _FLOWS}
     time, flow, size = (_column(wire, kind, words.packets) for _, kind in _PACKETS)
-    topology = make_packet_fabric(words.settings.topology, words.settings.k)
+    topology = _fabric_of(words)
     words.plan.check(topology, words.settings.duration_s)
     traffic = Traffic(**flows, packets=Packets(time, flow, size))
     _check(traffic, topology.n_hosts)
-    return RootJob(words.settings, words.plan, traffic, words.watched)
+    return RootJob(words.settings, topology, words.plan, traffic, words.watched)
+
+
+def _fabric_of(words: _Words) -> PacketFabric:
+    """Return the fabric of a job.
+
+    Raises:
+        JobError: It names a file and brings no fabric, or a wrong one.
+    """
+    settings = words.settings
+    if is_described(settings.topology):
+        return make_packet_fabric(settings.topology, settings.k)
+    if words.fabric is None:
+        raise JobError("a job with a file of a fabric brings the fabric")
+    return words.fabric.made()
 
 
 def _column(wire: Connection, kind: type[np.generic], length: int) -> npt.NDArray:

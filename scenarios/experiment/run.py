@@ -137,7 +137,7 @@ def run_experiment(
     Raises:
         ValueError: The faults, the traffic or the path are wrong, or there is too little memory
             (one line).
-        testbed.softswitch.SoftSwitchError: There is no C compiler.
+        canary_softswitch.SoftSwitchError: There is no C compiler.
     """
     begin = time.perf_counter()
     methods = _own_methods() if methods is None else methods
@@ -229,7 +229,8 @@ def _emulate(
     if settings.real_time and os.geteuid() != 0:
         from scenarios.experiment.root_job import RootJob, emulate_as_root
 
-        emulate_as_root(RootJob(settings, plan, traffic, observer.watches), writer, observer)
+        job = RootJob(settings, fabric, plan, traffic, observer.watches)
+        emulate_as_root(job, writer, observer)
         return
     inputs = inputs_of(settings, fabric, plan, traffic)
     emulate(inputs, scenario.links, writer, writer.partial / "logs", observer)

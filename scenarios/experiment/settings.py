@@ -17,9 +17,10 @@ from pydantic.dataclasses import dataclass
 from pydantic.fields import FieldInfo
 
 from testbed.errors import UserError
+from testbed.fabric.clos import Fabric
 from testbed.fabric.monitors import monitor_switches
 from testbed.fabric.names import nearest
-from testbed.fabric.topologies import make_packet_fabric
+from testbed.fabric.topologies import is_described, make_packet_fabric
 from testbed.faults.events import parse_events
 from testbed.faults.plan import noise_range
 from testbed.record.documents import EPOCHS, TELEMETRY
@@ -210,7 +211,7 @@ class Settings:
             description="ICMP messages a second that a switch answers traceroutes with (007's "
             "T_max, section 4.1); 0: "
             + ", ".join(f"{each:g} on `{name}`" for name, each in ANSWERS_PER_PORT.items())
-            + " for each of its `K` ports",
+            + " for each of its ports",
         ),
     ] = 0.0
     traces_per_s: Annotated[
@@ -254,11 +255,28 @@ class Settings:
     topology: Annotated[
         str,
         Field(
-            description="`fat-tree`; `two-switch`: two linked switches with a host each; with "
-            "`BACKEND=flow` also `leaf-spine:LEAVES:SPINES[:OVERSUB]`, "
-            "`clos:PODS:TORS:AGGS:CORES[:OVERSUB]`, each with `:irregular=5pct` to leave out links"
+            description="`fat-tree`; `two-switch`: two linked switches with a host each; "
+            "`leaf-spine:LEAVES:SPINES[:OVERSUB]`; `clos:PODS:TORS:AGGS:CORES[:OVERSUB]`; with "
+            "`BACKEND=flow` each with `:irregular=5pct` to leave out links; or a file of "
+            "a fabric: a table of links, containerlab, Batfish, networkx, Graphviz, a list of edges"
         ),
     ] = "fat-tree"
+    tier0: Annotated[
+        str,
+        Field(
+            description="with a file as `TOPOLOGY`: a pattern for the names of its ToRs, such as "
+            "`leaf*`, if the file and the names do not say"
+        ),
+    ] = ""
+    hosts: Annotated[
+        int,
+        Field(
+            ge=0,
+            le=250,
+            description="with a file as `TOPOLOGY`: hosts at each ToR; 0: as many as the file has "
+            "at one, or 2",
+        ),
+    ] = 0
     telemetry: Annotated[
         str,
         Field(
@@ -282,7 +300,9 @@ class Settings:
             )
         if self.backend == "flow" and self.events.strip().lower() != "none":
             raise SettingsError("EVENTS needs packets: leave it out, or another BACKEND")
-        if self.backend != "flow" or self.topology == "fat-tree":
+        if not is_described(self.topology):  # the fabric is checked where the file is read
+            pass
+        elif self.backend != "flow" or self.topology == "fat-tree":
             fabric = make_packet_fabric(self.topology, self.k)
             if self.backend != "flow":
                 parse_events(self.events, fabric, self.duration_s)
@@ -306,10 +326,9 @@ class Settings:
         switches can process."""
         return LINE_RATE[self.backend]
 
-    @property
-    def answers_per_s(self) -> float:
-        """Return the ICMP messages a second that a switch answers traceroutes with."""
-        return self.icmp_per_s or ANSWERS_PER_PORT[self.backend] * self.k
+    def answers_per_s(self, fabric: Fabric) -> float:
+        """Return the ICMP messages a second that a switch of a fabric answers traceroutes with."""
+        return self.icmp_per_s or ANSWERS_PER_PORT[self.backend] * fabric.n_ports
 
     @property
     def flow_rates(self) -> tuple[float, float]:
@@ -328,6 +347,9 @@ class Settings:
         found = {}
         if self.topology != "fat-tree":
             found["k"] = f"with TOPOLOGY={self.topology}"
+        if is_described(self.topology):
+            for name in ("tier0", "hosts"):
+                found[name] = "without a file as TOPOLOGY"
         if ".cap" in self.traffic.lower() or ".pcap" in self.traffic.lower():
             for name in ("load", "flow_rate", "locality"):
                 found[name] = f"with a capture, TRAFFIC={self.traffic}"

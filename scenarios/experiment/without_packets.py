@@ -47,7 +47,7 @@ def simulate(
         epoch_ms=settings.epoch_ms,
         selection=SelectionParameters(settings.alpha, settings.beta, settings.delta, settings.eta),
         probes=settings.probes,
-        icmp=IcmpLimit.of(settings.answers_per_s),
+        icmp=IcmpLimit.of(settings.answers_per_s(fabric)),
         traces_per_s=traces_of_host(settings, fabric),
         seed=settings.seed,
         flows=flows,

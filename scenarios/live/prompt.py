@@ -28,6 +28,7 @@ from mininet.cli import CLI
 from analysis.methods.registry import find_methods
 from scenarios.experiment.backends import open_backend
 from scenarios.experiment.errors import DEFECT, message_of
+from scenarios.experiment.fabrics import packet_fabric_of
 from scenarios.experiment.inputs import demand_of, inputs_of
 from scenarios.experiment.settings import make_settings
 from scenarios.live.network import Live
@@ -36,7 +37,6 @@ from scenarios.process.signals import Stopped
 from scenarios.process.user import create_file
 from testbed.errors import UserError
 from testbed.fabric.packet_fabric import PacketFabric
-from testbed.fabric.topologies import make_packet_fabric
 from testbed.faults.plan import FaultPlan
 from testbed.network.mininet import MininetNetwork
 from testbed.network.network import NetworkError
@@ -75,7 +75,7 @@ def open_prompt(k: int, backend: str, logs: Path, watch: bool = False) -> None:
     """
     asked = {"k": k, "backend": backend, "epochs": 1, "epoch_ms": _EPOCH_MS, "load": _LOAD}
     settings = make_settings(asked | {"tcp": 0})
-    fabric = make_packet_fabric(settings.topology, k)
+    fabric = packet_fabric_of(settings)
     traffic, _ = make_traffic(demand_of(settings), fabric)
     inputs = inputs_of(settings, fabric, FaultPlan(), traffic)
     with open_backend(inputs, LinkModel(), logs) as made:

@@ -26,7 +26,6 @@ from scenarios.experiment.observer import Observer, Observers
 from scenarios.experiment.root_job import receive_job
 from scenarios.live.watched_run import WatchedRun
 from scenarios.process.signals import Stopped, raise_on_signals
-from testbed.fabric.topologies import make_packet_fabric
 from testbed.network.virtual import LinkModel
 from testbed.record.tables import Columns
 
@@ -84,8 +83,7 @@ def serve(wire: Connection) -> None:
                 watched = WatchedRun(relay)
                 stack.callback(watched.close)
                 observer = Observers(relay, watched)
-            fabric = make_packet_fabric(job.settings.topology, job.settings.k)
-            inputs = inputs_of(job.settings, fabric, job.plan, job.traffic)
+            inputs = inputs_of(job.settings, job.fabric, job.plan, job.traffic)
             emulate(inputs, LinkModel(), relay, logs, observer)
     except (Stopped, EOFError):
         end = ("stopped",)

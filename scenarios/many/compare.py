@@ -22,6 +22,7 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import BaseModel, Field, ValidationError
 
+import canary_softswitch
 from analysis.evaluation.comparison import (
     COLUMNS,
     average_precision,
@@ -32,6 +33,7 @@ from analysis.evaluation.comparison import (
 from analysis.methods.parameters import DEFAULTS, Parameters
 from analysis.methods.registry import GROUP, BuiltMethod, find_methods
 from scenarios.experiment.estimate import available_bytes, need_memory
+from scenarios.experiment.fabrics import packet_fabric_of, topology_file
 from scenarios.experiment.inputs import demand_of, layout_of
 from scenarios.experiment.observer import Progress
 from scenarios.experiment.request import load_scenario
@@ -43,7 +45,6 @@ from scenarios.many.work import complete, hold_folder, is_of
 from testbed.errors import UserError
 from testbed.fabric.names import plain, shortened
 from testbed.fabric.paths import Paths, pointers
-from testbed.fabric.topologies import make_packet_fabric
 from testbed.faults.specification import fault_file
 from testbed.record.atomic import atomic_write
 from testbed.record.bounded import read_json
@@ -59,6 +60,7 @@ TRIES = 3
 """How often a seed is run at most until its run is not degraded."""
 _OF_PAPERS = ("pages", "plot", "results", "tables", "verdicts")
 _OF_LIVE = ("net", "publisher", "server", "watched_run")
+_SOFT_SWITCH = {Path("testbed/softswitch")}  # hashed as the package that is installed
 _PAGES = {Path("analysis/pages")}
 _PAGES |= {Path(f"scenarios/live/{name}.py") for name in _OF_LIVE}
 _PAGES |= {Path(f"scenarios/papers/{name}.py") for name in _OF_PAPERS}
@@ -168,7 +170,7 @@ def _account(settings: Settings, seed: int, progress: Progress) -> Mapping[str, 
     capture."""
     if settings.backend == "flow" or capture_file(settings.traffic) is None:
         return None
-    fabric = make_packet_fabric(settings.topology, settings.k)
+    fabric = packet_fabric_of(settings)
     demand = replace(demand_of(settings), seed=seed)
     _, account = make_traffic(demand, fabric, lambda share: progress("capture", share))
     return None if account is None else account.as_dict()
@@ -189,6 +191,7 @@ def _key(
         "scenario": Path(name) if name.endswith(".py") else None,
         "faults": fault_file(settings.faults),
         "traffic": traffic_file(settings.traffic),
+        "topology": topology_file(settings.topology),
         "packages": Path(__file__).parents[2] / "requirements.lock",
     }
     for what, path in files.items():
@@ -223,10 +226,11 @@ def code_digest() -> str:
     """Return a hash of all sources and tables but those of pages, so that figures of different code
     are not mixed. Pages show figures and do not change them."""
     root, digest = Path(__file__).parents[2], hashlib.sha256()
-    for package in ("analysis", "scenarios", "testbed"):
-        for path in sorted((root / package).rglob("*")):
-            own = path.relative_to(root)
-            shows = _PAGES & {own, *own.parents}
+    folders = [root / package for package in ("analysis", "scenarios", "testbed")]
+    for folder in [*folders, Path(canary_softswitch.__file__).parent]:
+        for path in sorted(folder.rglob("*")):
+            own = path.relative_to(folder.parent)
+            shows = (_PAGES | _SOFT_SWITCH) & {own, *own.parents}
             if path.suffix in (".py", ".c", ".h", ".txt") and not shows:
                 digest.update(path.read_bytes())
     return digest.hexdigest()

@@ -18,6 +18,7 @@ from analysis.methods.canary import Canary
 from analysis.methods.flock.flock import Flock
 from analysis.methods.netbouncer import NetBouncer
 from analysis.solvers.stages import n_stages
+from canary_softswitch import Program, Switch
 from scenarios.experiment.settings import Settings
 from scenarios.papers.canary_localization import ALPHAS, PROBES
 from scenarios.papers.experiment import Effort, Row, Task, by_draw, label
@@ -28,7 +29,6 @@ from testbed.dataplane import DSM, FLOW_ID, PROGRAM, USM, VERDICT
 from testbed.fabric.packet_fabric import TwoSwitches
 from testbed.fabric.pathbf import SegmentDecoder, bloom_mask, switch_ids
 from testbed.network.schedules import Packets
-from testbed.softswitch import Program, Switch
 from testbed.traffic.flows import MIN_FRAME, UDP, Traffic
 from testbed.traffic.packets import ETHERNET, IPV4, put, put_ipv4, put_udp
 

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from canary_softswitch.caches import distrust
 from testbed.errors import UserError
 
 _THEIRS = (
@@ -69,13 +70,26 @@ def sudo_user() -> User | None:
 
 
 def be_root_alone() -> None:
-    """Make this root process use root's own folders only, and write no bytecode into the user's
-    copy of this program."""
+    """Make this root process use root's own folders only, start no program of the user's, and write
+    no bytecode into the user's copy of this program.
+
+    sudo replaces ``PATH`` only where ``secure_path`` is set. Here it keeps the folders in which
+    nobody can put programs but root and the owner of this program.
+    """
     for name in _THEIRS:
         os.environ.pop(name, None)
+    folders = os.environ.get("PATH", os.defpath).split(os.pathsep)
+    os.environ["PATH"] = os.pathsep.join(filter(_safe, folders)) or os.defpath
     os.environ["HOME"] = pwd.getpwuid(0).pw_dir
     os.environ["PYTHONDONTWRITEBYTECODE"] = "1"
     sys.dont_write_bytecode = True
+
+
+def _safe(folder: str) -> bool:
+    try:
+        return os.path.isabs(folder) and not distrust(Path(folder))
+    except OSError:
+        return False
 
 
 def open_output(path: str, head: bytes) -> int:

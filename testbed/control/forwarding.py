@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Forwarding: two-level prefixes down, ECMP up in the fat-tree (Al-Fares et al., SIGCOMM 2008).
+"""Forwarding: prefixes down, ECMP up, as in the fat-tree of Al-Fares et al. (SIGCOMM 2008).
 
 The P4 program has tables of sizes that suit most fabrics, and a run of a larger one makes them as
 large as `needed_entries` says (`testbed.dataplane.adapted`). The tables of a meter's rules keep
@@ -16,9 +16,12 @@ import numpy as np
 
 from testbed.control.switch import Tables
 from testbed.dataplane import HEAVY_HITTER, IDENTITY, ROUTING
-from testbed.fabric.fat_tree import FatTree
+from testbed.fabric.directions import Hops
 from testbed.fabric.packet_fabric import PacketFabric
 from testbed.fabric.segments import Segments
+
+_RACK = 24
+"""The bits of a prefix that the addresses of a rack share."""
 
 
 @dataclass
@@ -55,7 +58,7 @@ def install_forwarding(
     """Install a switch's identity, routes and uplink group; return the group, or None without one.
 
     Args:
-        topology: A fat-tree, or two switches.
+        topology: The fabric.
         switch: Index of the switch.
         control: Its tables.
         mask: Its bits of pathBF (`testbed.fabric.pathbf.bloom_mask`).
@@ -68,9 +71,10 @@ def install_forwarding(
         IDENTITY.identify, (int(monitor), int(tier > 0), mask, own_ip)
     )
     table = control.table(ROUTING.routes)
-    for route in routes(topology, switch):
+    needed = routes(topology, switch)
+    for route in needed:
         table.add([(route.prefix, route.length)], route.action, route.params)
-    if not isinstance(topology, FatTree) or tier == 2:
+    if all(route.action != ROUTING.up for route in needed):
         return None
     return _install_uplinks(topology, switch, control)
 
@@ -87,21 +91,51 @@ class Route(NamedTuple):
 def routes(topology: PacketFabric, switch: int) -> list[Route]:
     """Return the routes of a switch, given by index, in the order in which they are installed.
 
-    Their number is O(k^2) at a ToR and O(k) at any other switch.
+    Routes lead to every switch below and above; to switches beside, for a ping that comes down to
+    the wrong one of a pod and turns at a ToR; and up to everything else. A switch of the highest
+    tier has one route to a pod whose addresses share a prefix.
     """
-    own = Route(int(topology.switch_ip[switch]), 32, ROUTING.local)
-    if not isinstance(topology, FatTree):
-        others = [_through(topology, link, 24) for link in _outgoing(topology, switch)]
-        return [own, *_rack_routes(topology, switch), *others]
-    by_tier = (_tor_routes, _agg_routes, _core_routes)
-    return [own, *by_tier[int(topology.tier[switch])](topology, switch)]
+    found = [Route(int(topology.switch_ip[switch]), 32, ROUTING.local)]
+    if switch < topology.n_tors:
+        found += _rack_routes(topology, switch)
+    directions = topology.directions
+    below, above = directions.below(switch), directions.above(switch)
+    if not topology.pod_length:
+        ways = [below, above, directions.beside(switch)]
+    elif topology.tier[switch] == topology.tier.max():
+        return [*found, *_pod_routes(topology, below)]
+    else:
+        ways = [below, above, directions.beside(switch)]
+        if switch >= topology.n_tors:
+            found.append(_prefix(topology, switch, topology.pod_length, ROUTING.unroutable))
+    reached = 0
+    for switches, links in ways:
+        for each, link in zip(switches.tolist(), links.tolist(), strict=True):
+            length = _RACK if each < topology.n_tors else 32
+            found.append(_prefix(topology, each, length, ROUTING.forward, _hop(topology, link)))
+            reached += each < topology.n_tors
+    if reached + (switch < topology.n_tors) < topology.n_tors and len(above.links):
+        found.append(Route(0, 0, ROUTING.up))
+    return found
 
 
-def _through(topology: PacketFabric, link: int, length: int) -> Route:
-    """Return a route over a link whose prefix is the first ``length`` bits of the far switch's."""
-    address = int(topology.switch_ip[topology.link_dst[link]])
-    prefix = address >> 32 - length << 32 - length
-    return Route(prefix, length, ROUTING.forward, _hop(topology, link))
+def _pod_routes(topology: PacketFabric, below: Hops) -> list[Route]:
+    """Return a route to each pod, over the link to its first switch."""
+    pod = topology.pod[below.switches]
+    first = np.unique(pod, return_index=True)[1]
+    ways = zip(below.switches[first].tolist(), below.links[first].tolist(), strict=True)
+    return [
+        _prefix(topology, each, topology.pod_length, ROUTING.forward, _hop(topology, link))
+        for each, link in ways
+    ]
+
+
+def _prefix(
+    topology: PacketFabric, switch: int, length: int, action: str, params: tuple[int, ...] = ()
+) -> Route:
+    """Return a route whose prefix is the first ``length`` bits of a switch's address."""
+    address = int(topology.switch_ip[switch])
+    return Route(address >> 32 - length << 32 - length, length, action, params)
 
 
 def _hop(topology: PacketFabric, link: int) -> tuple[int, int]:
@@ -114,7 +148,7 @@ def _outgoing(topology: PacketFabric, switch: int) -> list[int]:
 
 
 def _rack_routes(topology: PacketFabric, tor: int) -> list[Route]:
-    rack = Route(int(topology.switch_ip[tor]) & ~0xFF, 24, ROUTING.unroutable)
+    rack = _prefix(topology, tor, _RACK, ROUTING.unroutable)
     hosts = [
         Route(
             int(topology.host_ip[host]),
@@ -127,44 +161,7 @@ def _rack_routes(topology: PacketFabric, tor: int) -> list[Route]:
     return [rack, *hosts]
 
 
-def _tor_routes(topology: FatTree, tor: int) -> list[Route]:
-    up = _outgoing(topology, tor)
-    cores = [
-        Route(
-            int(topology.switch_ip[topology.core(core)]),
-            32,
-            ROUTING.forward,
-            _hop(topology, up[core // topology.half]),
-        )
-        for core in range(topology.n_cores)
-    ]
-    turns = [_through(topology, link, 32) for link in up]  # for probes that turn there
-    return [*_rack_routes(topology, tor), *cores, *turns, Route(0, 0, ROUTING.up)]
-
-
-def _agg_routes(topology: FatTree, agg: int) -> list[Route]:
-    pod = Route(int(topology.switch_ip[agg]) & ~0xFFFF, 16, ROUTING.unroutable)
-    links = _outgoing(topology, agg)
-    neighbours = [
-        _through(topology, link, 24 if topology.tier[topology.link_dst[link]] == 0 else 32)
-        for link in links
-    ]
-    down = next(link for link in links if topology.tier[topology.link_dst[link]] == 0)
-    pod_number = (agg - topology.n_tors) // topology.half
-    siblings = (topology.agg(pod_number, i) for i in range(topology.half))
-    turns = [  # a ping to one of them from another pod comes down at any, and turns at a ToR
-        Route(int(topology.switch_ip[each]), 32, ROUTING.forward, _hop(topology, down))
-        for each in siblings
-        if each != agg
-    ]
-    return [pod, *neighbours, *turns, Route(0, 0, ROUTING.up)]
-
-
-def _core_routes(topology: FatTree, core: int) -> list[Route]:
-    return [_through(topology, link, 16) for link in _outgoing(topology, core)]
-
-
-def _install_uplinks(topology: FatTree, switch: int, control: Tables) -> Uplinks:
+def _install_uplinks(topology: PacketFabric, switch: int, control: Tables) -> Uplinks:
     profile = control.action_profile(ROUTING.selector)
     up = [link for link in _outgoing(topology, switch) if link % 2 == 0]
     members = {link: profile.add_member(ROUTING.forward, _hop(topology, link)) for link in up}
@@ -177,10 +174,12 @@ def needed_entries(topology: PacketFabric, segments: Segments) -> dict[str, int]
     """Return the most entries that a switch ever has in each table that may be too small.
 
     Every segment into a monitor switch may ask for flows at the same time, as all do before the
-    first epoch. All switches of a tier have the same number of routes.
+    first epoch.
     """
-    first_of_tier = np.unique(topology.tier, return_index=True)[1].tolist()
+    # Of a fat-tree, all switches of a tier have as many routes.
+    alike = np.unique(topology.tier, return_index=True)[1]
+    some = alike if topology.pod_length else np.arange(topology.n_switches)
     return {
         HEAVY_HITTER.segments: int(np.bincount(segments.downstream).max()),
-        ROUTING.routes: max(len(routes(topology, switch)) for switch in first_of_tier),
+        ROUTING.routes: max(len(routes(topology, switch)) for switch in some.tolist()),
     }

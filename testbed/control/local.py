@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from testbed.softswitch import Switch
-from testbed.softswitch.runtime.tables import Table
+from canary_softswitch import Switch
+from canary_softswitch.runtime.tables import Table
 
 
 @dataclass(eq=False)

@@ -215,7 +215,7 @@ class FlowId:
 class Verdict:
     """Why a packet ended (one of `CAUSES`), whether it expired, and its marks in the shim.
 
-    ``field`` is what a soft switch has to observe (`testbed.softswitch.Program.load`).
+    ``field`` is what a soft switch has to observe (`canary_softswitch.Program.load`).
     """
 
     def __init__(self) -> None:

@@ -177,6 +177,13 @@ class Fabric:
         return np.flatnonzero(at).astype(np.int32)
 
     @cached_property
+    def n_ports(self) -> int:
+        """Return the most ports that a switch has, those of hosts included."""
+        ports = np.bincount(self.link_src, minlength=self.n_switches)
+        ports[: self.n_tors] += self.hosts_per_tor
+        return int(ports.max())
+
+    @cached_property
     def pod(self) -> IntArray:
         """Return the pod of each switch, int32[n_switches].
 

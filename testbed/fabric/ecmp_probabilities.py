@@ -76,7 +76,7 @@ class _Fabric(NamedTuple):
     under: _Links
 
 
-class _Ways(NamedTuple):
+class Ways(NamedTuple):
     """The shortest ways from each switch to each ToR; all arrays are [n_tors, n_switches].
 
     Attributes:
@@ -94,7 +94,7 @@ class _Ways(NamedTuple):
     only: IntArray
 
     @classmethod
-    def unknown(cls, n_tors: int, n_switches: int) -> _Ways:
+    def unknown(cls, n_tors: int, n_switches: int) -> Ways:
         """Return the arrays without any way."""
         shape = (n_tors, n_switches)
         return cls(
@@ -130,7 +130,7 @@ class _Spread(NamedTuple):
     on_mass: FloatArray
 
     @classmethod
-    def of(cls, ways: _Ways, n_links: int) -> _Spread:
+    def of(cls, ways: Ways, n_links: int) -> _Spread:
         """Return arrays for ``n_links`` links."""
         n = ways.n_switches
         return cls(
@@ -154,7 +154,7 @@ class _Room(NamedTuple):
     spread: _Spread
 
     @classmethod
-    def of(cls, ways: _Ways, n_links: int) -> _Room:
+    def of(cls, ways: Ways, n_links: int) -> _Room:
         """Return arrays for ``n_links`` links."""
         n = ways.n_switches
         return cls(np.zeros((4, n)), np.empty((2, n), np.int32), _Spread.of(ways, n_links))
@@ -175,8 +175,13 @@ class EcmpProbabilities:
             _Links.at(self.link_dst, self.link_src, fabric.n_switches),
         )
         self._rising = np.argsort(fabric.tier, kind="stable").astype(np.int32)
-        self._ways = _Ways.unknown(self.n_tors, fabric.n_switches)
+        self._ways = Ways.unknown(self.n_tors, fabric.n_switches)
         _KERNELS.fill_ways(rising=self._rising, fabric=self._fabric, ways=self._ways)
+
+    @property
+    def ways(self) -> Ways:
+        """Return the number and the length of the ways from each switch to each ToR."""
+        return self._ways
 
     def shared_votes(self, links: LongArray) -> list[Shares]:
         """Return, for each of some links, the share of its votes that the other links get as well.

@@ -50,10 +50,12 @@ class FatTree(PacketFabric):
     ['tor0_0->agg0_0', 'agg0_0->core0', 'core0->agg3_0', 'agg3_0->tor3_1']
     """
 
+    pod_length = 16
+
     def __init__(self, k: int) -> None:
         if k < 4 or k % 2 or k > 128:
             raise TopologyError(f"K={k} is not a fat-tree: use an even number from 4 to 128")
-        self.k = self.n_ports = k
+        self.k = k
         self.half = half = k // 2
         self.n_pods = k
         self.n_tors = self.n_aggs = k * half
@@ -61,7 +63,7 @@ class FatTree(PacketFabric):
         tors = [f"tor{p}_{i}" for p in range(k) for i in range(half)]
         aggs = [f"agg{p}_{i}" for p in range(k) for i in range(half)]
         cores = [f"core{c}" for c in range(self.n_cores)]
-        lower, upper, _, _ = self._edges
+        lower, upper = self._ends()
         super().__init__(
             tors + aggs + cores,
             np.repeat([0, 1, 2], [self.n_tors, self.n_aggs, self.n_cores]),
@@ -70,6 +72,17 @@ class FatTree(PacketFabric):
             hosts_per_tor=half,
             title=f"a K={k} fat-tree",
         )
+
+    def _ends(self) -> tuple[IntArray, IntArray]:
+        """Return the lower and the upper switch of each undirected link, int32[n_edges] each."""
+        half = self.half
+        pod_switch = np.arange(self.n_tors, dtype=np.int32).repeat(half)
+        nth = np.tile(np.arange(half, dtype=np.int32), self.n_tors)
+        pod, position = pod_switch // half, pod_switch % half
+        agg = self.n_tors + pod * half + nth
+        core = self.n_tors + self.n_aggs + position * half + nth
+        lower = np.concatenate((pod_switch, self.n_tors + pod_switch))
+        return lower, np.concatenate((agg, core))
 
     # ---- names -------------------------------------------------------------------------------
 
@@ -113,45 +126,6 @@ class FatTree(PacketFabric):
         group, member = core_index // self.half, core_index % self.half + 1
         core = base | np.uint32(self.k << 16) | group << 8 | member
         return np.concatenate((tor, agg, core)).astype(np.uint32)
-
-    # ---- links -------------------------------------------------------------------------------
-
-    @cached_property
-    def _edges(self) -> tuple[IntArray, IntArray, IntArray, IntArray]:
-        """Return lower switch, upper switch and the ports there of each undirected link.
-
-        int32[n_edges] each.
-        """
-        half = self.half
-        pod_switch = np.arange(self.n_tors, dtype=np.int32).repeat(half)
-        nth = np.tile(np.arange(half, dtype=np.int32), self.n_tors)
-        pod, position = pod_switch // half, pod_switch % half
-        lower = np.concatenate((pod_switch, self.n_tors + pod_switch))
-        upper = np.concatenate(
-            (
-                self.n_tors + pod * half + nth,
-                self.n_tors + self.n_aggs + position * half + nth,
-            )
-        )
-        lower_port = np.concatenate((half + 1 + nth, half + 1 + nth))
-        upper_port = np.concatenate((1 + position, 1 + pod))
-        return lower, upper, lower_port, upper_port
-
-    @staticmethod
-    def _both(up: IntArray, down: IntArray) -> IntArray:
-        return np.stack((up, down), axis=1).reshape(-1).astype(np.int32)
-
-    @cached_property
-    def link_src_port(self) -> IntArray:
-        """Return the port where each directed link begins, int32[n_links]."""
-        _, _, lower, upper = self._edges
-        return self._both(lower, upper)
-
-    @cached_property
-    def link_dst_port(self) -> IntArray:
-        """Return the port where each directed link ends, int32[n_links]."""
-        _, _, lower, upper = self._edges
-        return self._both(upper, lower)
 
     @cached_property
     def pod(self) -> IntArray:

@@ -3,51 +3,103 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+import re
 from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
 
-from testbed.arrays import IntArray
-from testbed.fabric.clos import Fabric
+from testbed.arrays import IntArray, LongArray
+from testbed.fabric.clos import Fabric, TopologyError
+from testbed.fabric.directions import Directions
 from testbed.fabric.ecmp import Ecmp
+from testbed.fabric.ecmp_probabilities import FAR, EcmpProbabilities
 from testbed.fabric.monitors import monitor_switches
+from testbed.fabric.names import plain, shortened
 from testbed.fabric.segments import Segments, segments
 
 
-class PacketFabric(Fabric, ABC):
+class PacketFabric(Fabric):
     """A fabric that has hosts, ports and addresses besides switches and links.
 
-    Ports count from 1, those of hosts first. Every switch has an IPv4 address, every ToR a prefix
-    of 24 bits for its hosts.
+    Ports count from 1: those of hosts, then those of links down, then those of links up. Every
+    switch has an IPv4 address, every ToR a prefix of 24 bits for its hosts.
 
     Attributes:
-        n_ports: The most ports that a switch has.
-        bouncing: The switches of the highest tier, where NetBouncer's probes turn, int32[].
+        pod_length: The bits of the prefix that a pod's addresses share; 0 if they share none.
+
+    >>> fabric = PacketFabric.of(leaf_spine(4, 2, oversubscription=2))
+    >>> fabric.n_hosts, fabric.n_ports, fabric.host_names[:5]
+    (16, 6, ['h0_0', 'h0_1', 'h0_2', 'h0_3', 'h1_0'])
     """
 
-    n_ports: int
+    pod_length = 0
+
+    @classmethod
+    def of(cls, fabric: Fabric) -> PacketFabric:
+        """Return a Clos with ports and addresses.
+
+        Raises:
+            TopologyError: The switch program cannot forward its packets (one line).
+        """
+        found = cls(
+            fabric.switch_names,
+            fabric.tier,
+            fabric.link_src[::2],
+            fabric.link_dst[::2],
+            hosts_per_tor=fabric.hosts_per_tor,
+            n_tors=fabric.n_tors,
+            title=fabric.title,
+        )
+        need_forwardable(found)
+        return found
 
     @cached_property
-    @abstractmethod
     def host_names(self) -> list[str]:
-        """Return the name of each host, in the order of host indices."""
+        """Return the name of each host: ``h3_0`` is the first one of ``leaf3``.
+
+        Where the ToRs' names do not end in different numbers, the ToRs are counted instead.
+        """
+        numbers = [_NUMBER.fullmatch(name) for name in self.switch_names[: self.n_tors]]
+        racks = [each[1] if each else "" for each in numbers]
+        if "" in racks or len(set(racks)) < len(racks):
+            racks = [str(tor) for tor in range(self.n_tors)]
+        names = [f"h{rack}_{host}" for rack in racks for host in range(self.hosts_per_tor)]
+        taken = not set(names).isdisjoint(self.switch_names)
+        return [f"host{name[1:]}" for name in names] if taken else names
 
     @cached_property
-    @abstractmethod
     def switch_ip(self) -> npt.NDArray[np.uint32]:
-        """Return the IPv4 address of each switch as an integer, uint32[n_switches]."""
+        """Return the IPv4 address of each switch as an integer, uint32[n_switches].
+
+        10.0.0.1, 10.0.1.1, ... for the ToRs, 10.128.0.1, 10.128.1.1, ... for all others.
+        """
+        number = np.arange(self.n_switches, dtype=np.uint32)
+        higher = number >= self.n_tors
+        number[higher] += np.uint32((1 << 15) - self.n_tors)
+        return np.uint32(10 << 24) | number << np.uint32(8) | np.uint32(1)
 
     @cached_property
-    @abstractmethod
+    def _edge_ports(self) -> tuple[IntArray, IntArray]:
+        """Return the ports of each undirected link at its lower and at its upper switch, int32[]
+        each."""
+        lower, upper = self.link_src[::2], self.link_dst[::2]
+        first = np.where(np.arange(self.n_switches) < self.n_tors, self.hosts_per_tor, 0) + 1
+        down = np.bincount(upper, minlength=self.n_switches)
+        at_lower = (first + down)[lower] + _count_before(lower)
+        return at_lower.astype(np.int32), (first[upper] + _count_before(upper)).astype(np.int32)
+
+    @cached_property
     def link_src_port(self) -> IntArray:
         """Return the port where each directed link begins, int32[n_links]."""
+        lower, upper = self._edge_ports
+        return np.stack((lower, upper), axis=1).reshape(-1)
 
     @cached_property
-    @abstractmethod
     def link_dst_port(self) -> IntArray:
         """Return the port where each directed link ends, int32[n_links]."""
+        lower, upper = self._edge_ports
+        return np.stack((upper, lower), axis=1).reshape(-1)
 
     @cached_property
     def bouncing(self) -> IntArray:
@@ -85,6 +137,11 @@ class PacketFabric(Fabric, ABC):
         """Return the MAC address of each switch, made as of `host_mac`, uint64[n_switches]."""
         return np.uint64(0x0200 << 32) | self.switch_ip.astype(np.uint64)
 
+    @cached_property
+    def directions(self) -> Directions:
+        """Return where each switch sends packets to every other."""
+        return Directions(self)
+
     def hops(
         self, src_tor: npt.NDArray[np.integer], dst_tor: npt.NDArray[np.integer]
     ) -> npt.NDArray[np.int64]:
@@ -106,7 +163,81 @@ class PacketFabric(Fabric, ABC):
         return segments(Ecmp(self), monitor_switches(self, monitors, seed))
 
 
-_LINK = 2  # a switch's port, the host's is 1
+_NUMBER = re.compile(r"[A-Za-z]+([0-9]+(?:_[0-9]+)*)")
+
+
+def _count_before(values: IntArray) -> LongArray:
+    """Return how many equal values stand before each, int64[N]."""
+    order = np.argsort(values, kind="stable")
+    ordered = values[order]
+    found = np.empty(len(values), np.int64)
+    found[order] = np.arange(len(values)) - np.searchsorted(ordered, ordered)
+    return found
+
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,29}")  # names of files, nodes, interfaces
+_MOST_TIERS = 3
+_MOST_UPLINKS = 256  # the switch program chooses one by eight bits of a hash
+_MOST_PORTS = 511  # of nine bits, the last is the drop port
+_MOST_HOSTS = 253  # addresses of a rack besides its ToR's
+_MOST_SWITCHES = 1 << 15  # of each kind, by the addresses
+
+
+def need_forwardable(fabric: PacketFabric) -> None:
+    """Check that the switch program can forward a fabric's packets.
+
+    It chooses among all uplinks of a switch alike, for each destination that is not below the
+    switch, and knows one way down. So of such a switch every uplink must lead to as many shortest
+    paths, and no two ways lead down from a switch to a ToR.
+
+    Raises:
+        TopologyError: It cannot (one line).
+    """
+    title, tier = fabric.title, fabric.tier
+    for name in fabric.switch_names:
+        if not _NAME.fullmatch(name):
+            raise TopologyError(
+                f"{title}: on packets a switch's name has up to 30 letters, digits, '_', '.' and "
+                f"'-', which {shortened(plain(name))!r} has not"
+            )
+    if fabric.n_tors > int((tier == 0).sum()):
+        raise TopologyError(f"{title}: on packets every ToR is a switch of tier 0")
+    if tier.max() >= _MOST_TIERS:
+        raise TopologyError(f"{title} has {tier.max() + 1} tiers: packets need at most 3")
+    for number, most, what in (
+        (fabric.hosts_per_tor, _MOST_HOSTS, "hosts at a ToR"),
+        (fabric.n_ports, _MOST_PORTS, "ports of a switch"),
+        (fabric.n_switches, _MOST_SWITCHES, "switches"),
+        (np.bincount(fabric.link_src[::2]).max(), _MOST_UPLINKS, "uplinks of a switch"),
+    ):
+        if number > most:
+            raise TopologyError(f"{title} has {number} {what}: packets need at most {most}")
+    ecmp = Ecmp(fabric)
+    if (ecmp.count > 1).any():
+        tor, switch = np.argwhere(ecmp.count > 1)[0]
+        names = fabric.switch_names
+        raise _needs_flow(
+            fabric, f"there are several ways from {names[switch]} down to {names[tor]}"
+        )
+    ways = EcmpProbabilities(fabric).ways
+    up = np.arange(0, fabric.n_links, 2)
+    low, high = fabric.link_src[up], fabric.link_dst[up]
+    fan = np.bincount(low, minlength=fabric.n_switches)[low]
+    not_below = ways.down_hops[:, low] == FAR
+    uneven = not_below & (
+        (ways.hops[:, high] + np.uint8(1) != ways.hops[:, low])
+        | (ways.routes[:, high] * fan != ways.routes[:, low])
+    )
+    if uneven.any():
+        tor, link = np.argwhere(uneven)[0]
+        names = fabric.switch_names
+        raise _needs_flow(
+            fabric, f"not all uplinks of {names[low[link]]} lead equally to {names[tor]}"
+        )
+
+
+def _needs_flow(fabric: Fabric, why: str) -> TopologyError:
+    return TopologyError(f"{fabric.title} needs BACKEND=flow: {why}")
 
 
 class TwoSwitches(PacketFabric):
@@ -119,8 +250,6 @@ class TwoSwitches(PacketFabric):
     >>> network.n_links, network.n_hosts, len(network.segments("tor"))
     (2, 2, 2)
     """
-
-    n_ports = 2
 
     def __init__(self) -> None:
         one = np.ones(1, np.int32)
@@ -142,13 +271,3 @@ class TwoSwitches(PacketFabric):
     def switch_ip(self) -> npt.NDArray[np.uint32]:
         """Return the switches' IPv4 addresses 10.0.0.1 and 10.1.0.1 as integers, uint32[2]."""
         return np.array([0x0A000001, 0x0A010001], np.uint32)
-
-    @cached_property
-    def link_src_port(self) -> IntArray:
-        """Return the port where each directed link begins, int32[2]."""
-        return np.full(2, _LINK, np.int32)
-
-    @cached_property
-    def link_dst_port(self) -> IntArray:
-        """Return the port where each directed link ends, int32[2]."""
-        return np.full(2, _LINK, np.int32)

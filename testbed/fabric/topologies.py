@@ -29,6 +29,11 @@ _ATTEMPTS = 100
 _MOST = 8192  # ToRs, as in the fat-tree of K=128
 
 
+def is_described(text: str) -> bool:
+    """Return whether a value of TOPOLOGY describes a fabric, rightly or not; else it is a file."""
+    return text.strip().partition(":")[0] in ("fat-tree", "two-switch", *_SHAPES)
+
+
 def make_fabric(text: str, k: int, seed: int) -> Fabric:
     """Return the fabric that TOPOLOGY describes.
 
@@ -57,25 +62,25 @@ def make_fabric(text: str, k: int, seed: int) -> Fabric:
             sizes = [int(field) for field in fields[:numbers]]
             oversubscription = [float(field) for field in fields[numbers:]]
         except ValueError:
-            raise _unknown(text) from None
+            raise unknown(text) from None
         if len(sizes) < numbers or len(oversubscription) > 1:
-            raise _unknown(text)
+            raise unknown(text)
         tors = sizes[0] * sizes[1] if name == "clos" else sizes[0]
         if max(tors, *sizes) > _MOST:
             raise TopologyError(f"TOPOLOGY={text} is too large: use up to {_MOST} ToRs")
         fabric = shape(*sizes, oversubscription=(oversubscription or [1.0])[0])
     else:
-        raise _unknown(text)
+        raise unknown(text)
     if ":irregular=" not in text:
         return fabric
     share = re.fullmatch(r"(\d+(?:\.\d+)?)(?:pct|%)", irregular)
     if share is None or not 0 < float(share[1]) < 100:
-        raise _unknown(text)
+        raise unknown(text)
     return _irregular(fabric, float(share[1]) / 100, seed)
 
 
 def make_packet_fabric(text: str, k: int) -> PacketFabric:
-    """Return the fabric of a run with packets: a fat-tree or two switches.
+    """Return the fabric of a run with packets, which is no irregular one.
 
     Args:
         text, k: See `make_fabric`.
@@ -87,13 +92,17 @@ def make_packet_fabric(text: str, k: int) -> PacketFabric:
         return TwoSwitches()
     if text == "fat-tree":
         return FatTree(k)
-    if text.partition(":")[0] not in _SHAPES and ":irregular=" not in text:
-        raise _unknown(text)
-    raise TopologyError(f"TOPOLOGY={text} needs BACKEND=flow")
+    if ":irregular=" in text:
+        raise TopologyError(
+            f"TOPOLOGY={text} needs BACKEND=flow: the switch program forwards through regular "
+            "fabrics"
+        )
+    return PacketFabric.of(make_fabric(text, k, seed=0))
 
 
-def _unknown(text: str) -> TopologyError:
-    return TopologyError(f"TOPOLOGY={text} is unknown: use {_FORMS}")
+def unknown(text: str) -> TopologyError:
+    """Return the error for a value of TOPOLOGY that is neither a description nor a file."""
+    return TopologyError(f"TOPOLOGY={text} is unknown: use {_FORMS}, or a file of a fabric")
 
 
 def _irregular(fabric: Fabric, share: float, seed: int) -> Fabric:

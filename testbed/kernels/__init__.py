@@ -29,9 +29,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from canary_softswitch.compiler.build import load_library, read_c
 from testbed.kernels.calls import Bound, bound, checked
 from testbed.kernels.prototypes import Struct, declared
-from testbed.softswitch.compiler.build import load_library, read_c
 
 __all__ = ["FLAGS", "HEADER", "Bound", "Kernels", "c_text", "compile_all", "has_kernels"]
 

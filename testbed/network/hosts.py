@@ -21,10 +21,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from canary_softswitch.compiler.build import load_library, read_c
 from testbed.network.namespaces import inside
 from testbed.network.schedules import listed
 from testbed.network.sources import REPLY, FedSource, Source
-from testbed.softswitch.compiler.build import load_library, read_c
 
 _STATISTICS = (
     "sent",

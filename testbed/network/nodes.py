@@ -29,6 +29,7 @@ from testbed.network.namespaces import (
 )
 from testbed.network.processes import TOKEN, ProcessError
 
+_IFNAMSIZ = 16  # linux/if.h, with the zero at the end
 HOST_MTU = 1500
 FABRIC_MTU = 1600  # with room for the shim besides what hosts may send
 PROMPT = b"\x7f"  # of a shell that Mininet has started
@@ -181,8 +182,8 @@ class Nodes:
         for (a, a_port, _), (b, b_port, b_mac), mtu in cables(self._topology):
             address = "" if b_mac is None else f" address {mac_text(b_mac)}"
             commands.append(
-                f"link add {a}-eth{a_port} mtu {mtu} netns {self.pid(a)} type veth "
-                f"peer name {b}-eth{b_port} mtu {mtu}{address} netns {self.pid(b)}"
+                f"link add {_interface(a, a_port)} mtu {mtu} netns {self.pid(a)} type veth "
+                f"peer name {_interface(b, b_port)} mtu {mtu}{address} netns {self.pid(b)}"
             )
             self._tell_mininet(a, a_port, b, b_port)
         ip_batch(commands)
@@ -201,7 +202,7 @@ class Nodes:
                 return str(self.ip)  # that of a switch is the P4 program's, its kernel has none
 
         here, there = (
-            Made(f"{node}-eth{port}", self._nodes[node], port, moveIntfFn=lambda *_: None)
+            Made(_interface(node, port), self._nodes[node], port, moveIntfFn=lambda *_: None)
             for node, port in ((a, a_port), (b, b_port))
         )
         link = Link.__new__(Link)
@@ -243,6 +244,12 @@ def cables(
         tor = names[int(topology.host_tor[host])]
         own = name, 0, int(topology.host_mac[host])
         yield (tor, int(topology.host_port[host]), None), own, HOST_MTU
+
+
+def _interface(node: str, port: int) -> str:
+    """Return the name of a node's interface, as Mininet has it, if the kernel takes one so long."""
+    name = f"{node}-eth{port}"
+    return name if len(name) < _IFNAMSIZ else f"eth{port}"
 
 
 def host_commands(topology: PacketFabric, host: int, interface: str) -> list[str]:

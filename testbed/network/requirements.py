@@ -88,6 +88,14 @@ def no_namespaces() -> str:
     return "a network of namespaces needs Linux: use BACKEND=virtual, or vagrant/'s machine"
 
 
+def no_packages() -> str:
+    """Return which of the Python packages for real packets is not installed, "" if all are."""
+    for module in ("mininet", "p4runtime_sh", "pyroute2"):
+        if importlib.util.find_spec(module) is None:
+            return f"Python's {module} is not installed: pip install 'canary-testbed[real]'"
+    return ""
+
+
 def missing(backend: Backend | None = None) -> str:
     """Return why a network cannot be brought up here, "" if it can.
 
@@ -109,9 +117,8 @@ def not_installed(backend: Backend | None = None) -> str:
     for tool in (MNEXEC, IP):
         if tool.lacking:
             return tool.lacking
-    for module, package in (("mininet", "mininet"), ("p4runtime_sh", "p4runtime-shell")):
-        if importlib.util.find_spec(module) is None:
-            return f"Python's {module} is not installed: pip install {package}"
+    if reason := no_packages():
+        return reason
     if backend == "bmv2" and BMV2.lacking:
         return BMV2.lacking
     if backend == "softswitch" and importlib.util.find_spec(SOFT_SWITCHES) is None:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Starts, programs and watches the switch processes of a Mininet network.
 
-A BMv2 switch is a process; all soft switches are one (`testbed.softswitch.server.many`). P4Runtime
+A BMv2 switch is a process; all soft switches are one (`canary_softswitch.process.many`). P4Runtime
 servers listen on Unix sockets, Thrift servers on loopback, each in its switch's own namespace
 (`testbed.network.mininet` says why).
 """
@@ -17,14 +17,12 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
-from itertools import chain
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Literal
 
 from testbed.control.remote.thrift import PORT as THRIFT_PORT
-from testbed.fabric.fat_tree import FatTree
 from testbed.fabric.names import command
-from testbed.fabric.packet_fabric import PacketFabric, TwoSwitches
+from testbed.fabric.packet_fabric import PacketFabric
 from testbed.network.namespaces import inside
 from testbed.network.network import NetworkError, switch_seed
 from testbed.network.nodes import Nodes
@@ -38,7 +36,8 @@ if TYPE_CHECKING:
 Backend = Literal["bmv2", "softswitch"]
 
 BMV2 = ["simple_switch_grpc", "-L", "warn", "--log-console"]
-SOFT_SWITCHES = "testbed.softswitch.server.many"
+SOFT_SWITCHES = "canary_softswitch.process.many"
+_ORDER = "order"  # the file with the switches' names, in the order of their device IDs
 TOGETHER = "switches"  # the process of all soft switches
 QUEUE_PACKETS = 1000  # BMv2's 64 are fewer than one burst of a few hosts
 RESTARTING = "it restarts"
@@ -80,13 +79,12 @@ def running_switch(name: str, state: Path | None = None) -> SwitchAddress:
     address = network.sockets / f"{name}.grpc"
     if name not in found:
         raise NetworkError(f"no switch {name!r} is running: there are {', '.join(found[:6])}, ...")
-    fabrics = chain([TwoSwitches()], (FatTree(k) for k in range(4, 129, 2)))
-    fabric = next(each for each in fabrics if each.n_switches == len(found))
+    switches = (network.sockets / _ORDER).read_text().split()
     began = time.strftime("%H:%M:%S", time.localtime(network.begun_s))
     which = f"the network that process {network.runner} began at {began}"
     if len(networks) > 1:
         which += f", the latest of {len(networks)} that run"
-    return SwitchAddress(f"unix:{address}", fabric.switch(name) + 1, which)
+    return SwitchAddress(f"unix:{address}", switches.index(name) + 1, which)
 
 
 def arguments(device: int, interfaces: Mapping[int, str], p4runtime: Path) -> list[str]:
@@ -150,6 +148,7 @@ class Switches:
             ProcessError: A switch does not start.
         """
         switches = range(len(self._names))
+        (self._sockets / _ORDER).write_text("\n".join(self._names))
         if self._backend == "softswitch":
             command = [sys.executable, "-P", "-m", SOFT_SWITCHES]
             self._orders = self._watched.start(TOGETHER, command, orders=True).stdin

@@ -19,14 +19,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from canary_softswitch import Program, Switch
+from canary_softswitch.compiler.build import PACKETS, load_library, read_c
 from testbed.dataplane import CAUSES, c_defines
 from testbed.errors import UserError
 from testbed.fabric.packet_fabric import PacketFabric
 from testbed.network.network import DROP, NetworkError, Statistics
 from testbed.network.schedules import FOREVER
 from testbed.network.sources import JUMBO_MAX, REPLY, FedSource, Feed, Source
-from testbed.softswitch import Program, Switch
-from testbed.softswitch.compiler.build import PACKETS, load_library, read_c
 
 _NOWHERE = 0xFFFFFFFF
 

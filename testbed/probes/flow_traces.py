@@ -18,7 +18,7 @@ from testbed.arrays import FloatArray, IntArray, product
 from testbed.dataplane.adapted import IcmpLimit
 from testbed.fabric.ecmp import Ecmp
 from testbed.fabric.paths import Paths
-from testbed.probes.path_discovery import MAX_HOPS
+from testbed.probes.path_discovery import max_hops
 from testbed.traffic.generator import serialise
 
 
@@ -91,7 +91,7 @@ def trace(
         flow[order],
         Paths.from_padded(kept),
         (found == (links >= 0).sum(axis=1))[order],
-        packets=len(flow) * MAX_HOPS,
+        packets=len(flow) * max_hops(ecmp.fabric),
         answers=answers,
         refused=refused,
     )

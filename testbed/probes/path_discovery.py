@@ -19,7 +19,6 @@ import numpy as np
 import numpy.typing as npt
 
 from testbed.fabric.clos import Fabric
-from testbed.fabric.fat_tree import FatTree
 from testbed.fabric.packet_fabric import PacketFabric
 from testbed.fabric.paths import Paths
 from testbed.network.network import Network
@@ -54,6 +53,7 @@ class PathDiscovery:
     per_s: float
     source: int = -1
     packets: int = 0
+    _most: int = field(init=False)
     _templates: npt.NDArray[np.uint8] = field(init=False)
     _template_length: npt.NDArray[np.uint16] = field(init=False)
     _known: npt.NDArray[np.int64] = field(init=False)
@@ -65,7 +65,8 @@ class PathDiscovery:
     def __post_init__(self) -> None:
         flows = self.traffic.n_flows
         every = np.arange(flows)
-        frames = traceroute_frames(self.traffic, every, self.network.topology, max_hops=1)
+        self._most = max_hops(self.network.topology)
+        frames = traceroute_frames(self.traffic, every, self.network.topology, most=1)
         self._templates = frames[:, 0, :]
         self._template_length = np.full(flows, frames.shape[2], np.uint16)
         self._known = np.zeros(flows, np.int64)
@@ -97,7 +98,7 @@ class PathDiscovery:
         chosen = self._within_budget(np.concatenate((self._waiting, to_trace)), now_ns)
         if len(chosen):
             self._traced_epoch[chosen] = now_ns // EPOCH_NS
-            self.packets += len(chosen) * MAX_HOPS
+            self.packets += len(chosen) * self._most
             self.network.feed(self.source, self._frames(chosen, now_ns))
 
     @property
@@ -122,14 +123,14 @@ class PathDiscovery:
         return np.sort(flows[chosen])
 
     def _frames(self, flows: npt.NDArray[np.int64], now_ns: int) -> Source:
-        ttl = np.tile(np.arange(1, MAX_HOPS + 1, dtype=np.uint8), len(flows))
+        ttl = np.tile(np.arange(1, self._most + 1, dtype=np.uint8), len(flows))
         # A host sends its traceroute packets back to back; 10 us apart keeps their order.
-        time = now_ns + np.arange(len(ttl), dtype=np.uint64) % MAX_HOPS * 10_000
+        time = now_ns + np.arange(len(ttl), dtype=np.uint64) % self._most * 10_000
         order = np.argsort(time, kind="stable")
         return Source(
             packets=Packets(
                 time[order].astype(np.uint64),
-                np.repeat(flows, MAX_HOPS).astype(np.uint32)[order],
+                np.repeat(flows, self._most).astype(np.uint32)[order],
                 ttl=ttl[order],
             ),
             templates=self._templates,
@@ -139,8 +140,10 @@ class PathDiscovery:
         )
 
 
-# ToR, aggregation, core, aggregation, ToR
-MAX_HOPS = 5
+def max_hops(topology: Fabric) -> int:
+    """Return the most switches on a path: 5 with core switches, 3 without."""
+    return 2 * int(topology.tier.max()) + 1
+
 
 _ICMP = 1
 _QUOTED = ETHERNET + IPV4 + 8
@@ -151,7 +154,7 @@ def traceroute_frames(
     traffic: Traffic,
     flows: npt.NDArray[np.integer],
     topology: PacketFabric,
-    max_hops: int = MAX_HOPS,
+    most: int | None = None,
 ) -> npt.NDArray[np.uint8]:
     """Return a traceroute frame for each flow and TTL.
 
@@ -163,10 +166,10 @@ def traceroute_frames(
         traffic: The run's flows.
         flows: Which of them to trace, int[N].
         topology: The fabric.
-        max_hops: The highest TTL; the first is 1.
+        most: The highest TTL, by default that of the longest path; the first is 1.
 
     Returns:
-        uint8[N, max_hops, 54], complete with IP checksum.
+        uint8[N, most, 54], complete with IP checksum.
     """
     some = replace(
         traffic,
@@ -191,8 +194,8 @@ def traceroute_frames(
     put(template, l4 + 16, np.where(tcp, wrong, 0), 2)
     put(template, l4 + 6, np.where(tcp, 0, wrong), 2)  # in TCP half of a zero sequence number
 
-    frames = np.repeat(template[:, None, :], max_hops, axis=1)
-    ttl = np.arange(1, max_hops + 1)
+    frames = np.repeat(template[:, None, :], most or max_hops(topology), axis=1)
+    ttl = np.arange(1, frames.shape[1] + 1)
     put(frames, ETHERNET + 2, length, 2)
     put(frames, ETHERNET + 4, ttl, 2)
     put(frames, ETHERNET + 8, ttl, 1)
@@ -270,47 +273,70 @@ def assemble_paths(
 ) -> Paths:
     """Return the directed links that, by the replies, each flow takes.
 
-    The first hop is the sender's own ToR, known without a reply. A lost reply in the middle is
-    filled in where the topology leaves one possibility: in a fat-tree any one of the three upper
-    switches gives the position of the aggregation switches on both sides, but only its own reply
-    names a core switch. Where a trace breaks off, the next link is kept too if it is determined
-    (downwards it is): it is the link where the trace ended. Replies that contradict the topology,
-    as after a change of routes, name no link. Where there is but one path, no reply is needed.
+    The sender's ToR is known without a reply. Of a flow's equal-cost paths those stay that agree
+    with its replies, in the order of hops; a link that they share is the flow's, up to the link
+    where the trace ended. So in a fat-tree any one of the three upper switches gives the position
+    of the aggregation switches on both sides, but only its own reply names a core switch. A reply
+    of a switch that is on none of the paths, as after a change of routes, makes its hop unknown.
+    Where there is but one path, no reply is needed.
 
     Returns:
-        One path for each of ``flows``; a whole one has 4 links between pods and 2 within.
+        One path for each of ``flows``; a whole one has as many links as each of its equal-cost
+        paths.
     """
     src = topology.host_tor[traffic.src_host[flows]]
     dst = topology.host_tor[traffic.dst_host[flows]]
-    if not isinstance(topology, FatTree):
-        return topology.path_sets(src, dst).paths
-    hops = _hops(topology, traffic, flows, replies)
-    half, n_tors = topology.half, topology.n_tors
-    src_pod, dst_pod = src // half, dst // half
-    reached = np.where(hops >= 0, np.arange(1, MAX_HOPS + 1), 1).max(axis=1)
+    width = topology.path_counts(src, dst)
+    part = np.cumsum(width) // _MOST_PATHS
+    found = [
+        _agreeing(topology, traffic, flows[part == i], replies, src[part == i], dst[part == i])
+        for i in range(int(part.max(initial=0)) + 1)
+    ]
+    return Paths.from_padded(np.concatenate(found))
 
-    # between pods: the position of the aggregation switches, -1 if no reply gives it
-    position = np.full(len(hops), -1, np.int32)
-    core_group = (hops[:, 2] - n_tors - topology.n_aggs) // half
-    # n_tors is a multiple of k/2, so an aggregation switch's index mod k/2 is its position
-    for hop, value in ((3, hops[:, 3] % half), (2, core_group), (1, hops[:, 1] % half)):
-        position = np.where(hops[:, hop] >= 0, value, position)
-    known = position >= 0
-    up = np.where(known & (reached >= 2), n_tors + src_pod * half + position, -1)
-    down = np.where(known & (reached >= 3), n_tors + dst_pod * half + position, -1)
-    end = np.where(reached >= 4, dst, -1)
-    walk = np.stack((src, up, hops[:, 2], down, end), axis=1)
 
-    within = src_pod == dst_pod
-    none = np.full(len(hops), -1, np.int32)
-    turn = np.where(hops[:, 1] >= 0, dst, -1)
-    walk[within] = np.stack((src, hops[:, 1], turn, none, none), axis=1)[within]
-    walk[src == dst, 1:] = -1
+_MOST_PATHS = 2_000_000
+"""Of flows whose traces are put together at a time: some 100 MB."""
 
-    # a reply that disagrees with what the other replies imply makes the hop unknown
-    contradicts = (hops >= 0) & (walk >= 0) & (hops != walk)
-    walk[contradicts] = -1
-    return Paths.from_padded(_links(topology, walk[:, :-1], walk[:, 1:]))
+
+def _agreeing(
+    topology: PacketFabric,
+    traffic: Traffic,
+    flows: npt.NDArray[np.integer],
+    replies: HopReplies,
+    src: npt.NDArray[np.int32],
+    dst: npt.NDArray[np.int32],
+) -> npt.NDArray[np.int64]:
+    """Return the links of each flow that are known, -1 for the others, int64[N, most links]."""
+    most = max_hops(topology)
+    sets = topology.path_sets(src, dst)
+    first, owner, single = sets.ptr[:-1], sets.owner, sets.width == 1
+    links = np.full((len(sets.paths), most - 1), -1, np.int32)
+    padded = sets.paths.padded()
+    links[:, : padded.shape[1]] = padded
+    switches = np.full((len(links), most), -1, np.int32)
+    switches[:, 0] = src[owner]
+    switches[:, 1:] = np.where(links >= 0, topology.link_dst[links], -1)
+
+    hops = _hops(topology, traffic, flows, replies, switches[first])
+    reached = np.where(hops >= 0, np.arange(1, most + 1), 1).max(axis=1, initial=1)
+    agrees = np.ones(len(links), np.bool_)
+    contradicts = np.zeros(hops.shape, np.bool_)
+    for hop in range(most):
+        answered = hops[:, hop] >= 0
+        still = agrees & (~answered[owner] | (switches[:, hop] == hops[owner, hop]))
+        some = np.logical_or.reduceat(still, first) if len(first) else answered
+        contradicts[:, hop] = ~some
+        agrees = np.where(some[owner], still, agrees)
+
+    largest = np.iinfo(np.int32).max
+    if not len(first):
+        return np.zeros((0, most - 1), np.int64)
+    low = np.minimum.reduceat(np.where(agrees[:, None], links, largest), first)
+    high = np.maximum.reduceat(np.where(agrees[:, None], links, -1), first)
+    asked = np.arange(1, most) <= reached[:, None]
+    sure = asked & ~contradicts[:, :-1] & ~contradicts[:, 1:] | single[:, None]
+    return np.where((low == high) & sure, low, -1).astype(np.int64)
 
 
 def host_rate_limit(topology: Fabric, t_max: float) -> float:
@@ -337,10 +363,19 @@ def _integer(data: npt.NDArray[np.uint8], at: int, width: int) -> npt.NDArray[np
 
 
 def _hops(
-    topology: FatTree, traffic: Traffic, flows: npt.NDArray[np.integer], replies: HopReplies
+    topology: PacketFabric,
+    traffic: Traffic,
+    flows: npt.NDArray[np.integer],
+    replies: HopReplies,
+    some_path: npt.NDArray[np.int32],
 ) -> npt.NDArray[np.int32]:
-    """Return the switch that answered for each flow and TTL, int32[N, MAX_HOPS]; -1 if none."""
-    hops = np.full((len(flows), MAX_HOPS), -1, np.int32)
+    """Return the switch that answered for each flow and TTL, int32[N, hops]; -1 if none.
+
+    ``some_path`` int32[N, hops] has the switches of one path of each flow, padded with -1: a reply
+    of another tier than the switch at its hop is none.
+    """
+    most = some_path.shape[1]
+    hops = np.full(some_path.shape, -1, np.int32)
     wanted = _flow_keys(
         topology.host_ip[traffic.src_host[flows]],
         topology.host_ip[traffic.dst_host[flows]],
@@ -356,14 +391,10 @@ def _hops(
     order = np.argsort(wanted, kind="stable")
     at = np.minimum(np.searchsorted(wanted, found, sorter=order), len(wanted) - 1)
     row = order[at]
-    # a reply of a tier that cannot be at its hop is none
-    tier_at = np.array([0, 1, 2, 1, 0])
-    within = topology.host_tor[traffic.src_host[flows]] // topology.half == (
-        topology.host_tor[traffic.dst_host[flows]] // topology.half
-    )
-    ttl = np.clip(replies.ttl, 1, MAX_HOPS)
-    tier = np.where(within[row] & (ttl == 3), 0, tier_at[ttl - 1])
-    good = (wanted[row] == found) & (ttl == replies.ttl) & (topology.tier[replies.switch] == tier)
+    ttl = np.clip(replies.ttl, 1, most)
+    there = some_path[row, ttl - 1]
+    alike = (there >= 0) & (topology.tier[replies.switch] == topology.tier[there])
+    good = (wanted[row] == found) & (ttl == replies.ttl) & alike
     hops[row[good], replies.ttl[good] - 1] = replies.switch[good]
     return hops
 
@@ -382,15 +413,3 @@ def _flow_keys(
     rows[:, 12] = protocol
     rows[:, 13] = 1  # NumPy's byte strings ignore zeros at the end
     return rows.view("S14").ravel()
-
-
-def _links(
-    topology: PacketFabric, src: npt.NDArray[np.int32], dst: npt.NDArray[np.int32]
-) -> npt.NDArray[np.int64]:
-    """Return the directed link between each two switches, in the shape of ``src``; -1 if none."""
-    keys = topology.link_src.astype(np.int64) * topology.n_switches + topology.link_dst
-    order = np.argsort(keys)
-    wanted = src.astype(np.int64) * topology.n_switches + dst
-    at = np.minimum(np.searchsorted(keys, wanted, sorter=order), len(keys) - 1)
-    link = order[at]
-    return np.where((src >= 0) & (dst >= 0) & (keys[link] == wanted), link, -1)

@@ -96,6 +96,9 @@ class Network(TypedDict):
     """What the network counted besides the tables."""
 
     fabric: Annotated[str, _field("the fabric's title")]
+    hosts_per_tor: NotRequired[
+        Annotated[int, _field("with packets: the hosts at each ToR", ge=1, le=253)]
+    ]
     epochs: Annotated[int, _field("epochs that were measured", ge=1, le=EPOCHS)]
     packet_hops: Annotated[int, _number("links crossed, summed over all packets", "packet-hops")]
     conservation: Conservation

@@ -171,8 +171,8 @@ def is_text(path: Path) -> bool:
 
 def need_harmless(path: Path) -> None:
     """Raise TableError for a Parquet file that needs more memory or time than one of its size."""
-    if trial.need_harmless([path]) is not None:
-        raise TableError(f"{path} {trial.BEYOND}")
+    if (harm := trial.harm([path])) is not None:
+        raise TableError(harm)
 
 
 def _read_parquet(path: Path, schema: Schema, part: bool) -> pa.Table:

@@ -22,6 +22,7 @@ and the summary's hash in the manifest.
 
 from __future__ import annotations
 
+import re
 import shutil
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -36,7 +37,6 @@ import numpy.typing as npt
 from testbed.errors import UserError
 from testbed.fabric.clos import Fabric, TopologyError
 from testbed.fabric.ecmp import Ecmp
-from testbed.fabric.fat_tree import FatTree
 from testbed.fabric.monitors import monitor_switches
 from testbed.fabric.names import command, plain, shortened
 from testbed.fabric.packet_fabric import PacketFabric
@@ -65,6 +65,9 @@ REQUIRED = (
 )
 OF_REGISTERS = ("rules.parquet", "switches.parquet")
 OF_NO_REGISTERS = ("segments.parquet",)
+
+_OWN = re.compile(r"a K=\d+ fat-tree|a network of two switches")
+"""The titles of fabrics that have addresses of their own."""
 
 
 class RunError(UserError):
@@ -331,19 +334,21 @@ class RunDirectory:
         fabric, title = numbered.fabric, self.network["fabric"]
         if (numbered.link_ids != np.arange(fabric.n_links)).any():
             self._wrong("fabric.parquet", "the links are not in order")
-        if isinstance(fabric, FatTree) and title.startswith("a Clos of "):
-            # A Clos with other hosts than a fat-tree's may have its switches and links.
+        if not isinstance(fabric, PacketFabric) or fabric.title != title:
+            if _OWN.fullmatch(title):
+                what = f"is {fabric.title}, network.json says {shown(title)}"
+                self._wrong("fabric.parquet", what)
+            # A Clos with other hosts or addresses may have a fat-tree's switches and links.
             ends = fabric.link_src[::2], fabric.link_dst[::2]
-            fabric = Fabric(fabric.switch_names, fabric.tier, *ends)
-        if isinstance(fabric, PacketFabric) and fabric.title != title:
-            self._wrong("fabric.parquet", f"is {fabric.title}, network.json says {shown(title)}")
-        if self.has(registers(0)) and not isinstance(fabric, PacketFabric):
-            self._wrong(
-                "fabric.parquet",
-                "must be a fat-tree or two switches, as in every network of packets",
-            )
+            hosts = self.network.get("hosts_per_tor", 1)
+            fabric = Fabric(fabric.switch_names, fabric.tier, *ends, hosts_per_tor=hosts)
         fabric.title = title
-        return fabric
+        if not self.has(registers(0)) or isinstance(fabric, PacketFabric):
+            return fabric
+        try:
+            return PacketFabric.of(fabric)
+        except TopologyError as error:
+            self._wrong("fabric.parquet", shortened(plain(str(error))))
 
     @cached_property
     def _segments(self) -> Segments:
@@ -383,15 +388,15 @@ class RunDirectory:
         Raises:
             RunError: One of them takes too much memory or time.
         """
-        kind = "diagnoses/*.parquet" if name.startswith("diagnoses/") else "*.parquet"
-        if kind in self._harmless:
+        diagnoses = name.startswith("diagnoses/")  # those who read them read the rest, too
+        if self._harmless >= {"diagnoses" if diagnoses else "tables"}:
             return
-        paths = [*self.path.glob(kind)]
-        if kind == "*.parquet":
-            paths += self.path.glob("registers/*.parquet")
-        if (beyond := trial.need_harmless(paths)) is not None:
-            raise RunError(f"{beyond} {trial.BEYOND}: make the run again")
-        self._harmless.add(kind)
+        paths = [*self.path.glob("*.parquet"), *self.path.glob("registers/*.parquet")]
+        if diagnoses:
+            paths += self.path.glob("diagnoses/*.parquet")
+        if (harm := trial.harm(paths)) is not None:
+            raise RunError(f"{harm}: make the run again")
+        self._harmless |= {"tables", "diagnoses"} if diagnoses else {"tables"}
 
     def _of_finished_epochs(self, schema: Schema, values: dict[str, Any]) -> dict[str, Any]:
         """Return the columns without the rows of an epoch that was interrupted."""

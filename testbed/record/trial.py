@@ -28,10 +28,11 @@ SPARE, TIMES = 512 * _MIB, 64
 The tables of a run take up to 20 times their size, most of it for columns that are constant.
 """
 SECONDS, SECONDS_PER_MIB = 8, 1
-"""Processor time in which a file must be read."""
+"""Processor time in which a file must be read: ten times what the tables of a run at K=48 take."""
 
 BEYOND = "takes more memory or time than a table of its size: it is damaged, or made to"
 """What messages say of a file that cannot be read within the limits."""
+KILLED = "was not read: something killed the process that tried it; is enough memory free?"
 
 _tried: set[tuple[int, int, int, int]] = set()
 """The device, inode, size and time of change of each file that was read, or written, here."""
@@ -43,10 +44,10 @@ def note_written(path: Path) -> None:
         _tried.add(_state(path))
 
 
-def need_harmless(paths: Iterable[Path]) -> Path | None:
-    """Return the first of the files that cannot be read within the limits, None if all can.
+def harm(paths: Iterable[Path]) -> str | None:
+    """Return a line on the first file that cannot be read within the limits, None if all can.
 
-    Files that are damaged or missing are harmless: reading them raises an error.
+    Files that are damaged or missing do no harm: reading them raises an error.
     """
     states: dict[Path, tuple[int, int, int, int]] = {}
     for path in paths:
@@ -54,14 +55,13 @@ def need_harmless(paths: Iterable[Path]) -> Path | None:
             state = _state(path)
             if state not in _tried and path.is_file():
                 states[path] = state
-    todo = list(states)
-    while todo:
-        read = _read_in_child(todo)
-        _tried.update(states[path] for path in todo[:read])
-        if read < len(todo):
-            return todo[read]
-        todo = []
-    return None
+    if not states:
+        return None
+    read, killed = _read_in_child(list(states))
+    _tried.update(list(states.values())[:read])
+    if read == len(states):
+        return None
+    return f"{list(states)[read]} {KILLED if killed else BEYOND}"
 
 
 def _state(path: Path) -> tuple[int, int, int, int]:
@@ -69,8 +69,9 @@ def _state(path: Path) -> tuple[int, int, int, int]:
     return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
 
 
-def _read_in_child(paths: list[Path]) -> int:
-    """Return how many of the files, from the first on, a child process has read to their end."""
+def _read_in_child(paths: list[Path]) -> tuple[int, bool]:
+    """Return how many of the files, from the first on, a child process has read to their end, and
+    whether another process killed it, as the kernel does when no memory is left."""
     here, there = os.pipe()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # of other threads: see `_read_all`
@@ -90,8 +91,8 @@ def _read_in_child(paths: list[Path]) -> int:
             os.kill(child, signal.SIGKILL)
             raise
         finally:
-            os.waitpid(child, 0)
-    return read
+            _, status = os.waitpid(child, 0)
+    return read, os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL
 
 
 def _read_all(paths: list[Path], done: int) -> None:
@@ -102,13 +103,12 @@ def _read_all(paths: list[Path], done: int) -> None:
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # what Arrow says before it aborts
-    statm = Path("/proc/self/statm")
-    mapped = None  # not known on macOS, which limits no memory either
-    if statm.exists():
-        mapped = int(statm.read_text().split()[0]) * resource.getpagesize()
+    # Arrow's own allocator maps a GiB at a time and keeps it; libc gives back what was freed, so
+    # that a file gets the same room whatever was read before it.
+    pa.set_memory_pool(pa.system_memory_pool())
     for path in paths:
         size = path.stat().st_size
-        if mapped is not None:
+        if (mapped := _mapped()) is not None:
             _limit(resource.RLIMIT_AS, mapped + SPARE + TIMES * size)
         used = resource.getrusage(resource.RUSAGE_SELF)
         spent = int(used.ru_utime + used.ru_stime)
@@ -116,6 +116,15 @@ def _read_all(paths: list[Path], done: int) -> None:
         with suppress(OSError, ValueError, pa.ArrowException):
             _read(path)
         os.write(done, b".")
+
+
+def _mapped() -> int | None:
+    """Return the bytes of this process's address space; None on macOS, which limits no memory."""
+    try:
+        with open("/proc/self/statm", "rb") as file:
+            return int(file.read().split()[0]) * resource.getpagesize()
+    except FileNotFoundError:
+        return None
 
 
 def _limit(kind: int, value: int) -> None:

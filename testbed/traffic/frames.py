@@ -34,7 +34,7 @@ TIMELESS = -1
 _CHUNK = 1 << 17
 _GZIP_MAGIC = b"\x1f\x8b"
 _NG_MAGIC = b"\x0a\x0d\x0d\x0a"
-_FEW_BYTES = 1 << 25
+_FEW_BYTES = 1 << 24
 _MOST_TIMES = 100
 """A gzipped file may unpack to ``_FEW_BYTES`` or to ``_MOST_TIMES`` times its size.
 

@@ -13,11 +13,11 @@ from collections.abc import Callable
 import numpy as np
 from rich.console import Console
 
+from canary_softswitch import Program, Switch
 from testbed.control.forwarding import install_forwarding
 from testbed.dataplane import DSM, FLOW_ID, PROGRAM, USM, VERDICT
 from testbed.fabric.fat_tree import FatTree
 from testbed.fabric.pathbf import SegmentDecoder, bloom_mask, switch_ids
-from testbed.softswitch import Program, Switch
 from tests.bench.bench_canary import bench_canary
 from tests.bench.bench_detector import bench_detector
 from tests.bench.bench_flock import bench_flock

@@ -23,11 +23,11 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from testbed.softswitch.compiler.build import load_library, read_c
-from tests.testbed.softswitch.server.client import Client, Process
-from tests.testbed.softswitch.server.frames import udp
-from tests.testbed.softswitch.server.test_thrift import free_port
-from tests.testbed.softswitch.server.wires import Wire, attach
+from canary_softswitch.compiler.build import load_library, read_c
+from testbed.softswitch.tests.server.client import Client, Process
+from testbed.softswitch.tests.server.frames import udp
+from testbed.softswitch.tests.server.test_thrift import free_port
+from testbed.softswitch.tests.server.wires import Wire, attach
 
 SECONDS = 4.0
 SIZES = (64, 1500)

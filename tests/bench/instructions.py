@@ -47,7 +47,7 @@ def missing() -> str:
 
 def compiler_version() -> str:
     """Return the name and the major version of the C compiler that compiles the network."""
-    from testbed.softswitch.compiler.build import compiler
+    from canary_softswitch.compiler.build import compiler
 
     said = subprocess.run(
         [*compiler(), "-E", "-P", "-x", "c", "-"],
@@ -78,6 +78,7 @@ def measure(name: str) -> float:
 def count(name: str) -> int:
     """Make a run without diagnosis, count the instructions of its network alone, and return its
     packet-hops."""
+    from canary_softswitch.compiler import build
     from scenarios.experiment import loop
     from scenarios.experiment.backends import open_backend
     from scenarios.experiment.inputs import inputs_of, layout_of
@@ -87,7 +88,6 @@ def count(name: str) -> int:
     from scenarios.experiment.setup import set_up
     from testbed.fabric.packet_fabric import PacketFabric
     from testbed.network.virtual import VirtualNetwork
-    from testbed.softswitch.compiler import build
     from testbed.traffic.demand import make_traffic
 
     build.identity = lambda command, folder: ""  # not for this processor, but

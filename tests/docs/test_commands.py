@@ -92,7 +92,9 @@ def to_run(command: str) -> str:
 def folder(tmp_path: Path) -> Path:
     """A folder like a clone of the project, with what the pages take for granted."""
     (tmp_path / "Makefile").symlink_to(ROOT / "Makefile")
-    for name in ("pyproject.toml", "requirements.lock", "requirements-dev.lock"):
+    soft_switch = "testbed/softswitch/pyproject.toml"
+    (tmp_path / soft_switch).parent.mkdir(parents=True)
+    for name in ("pyproject.toml", soft_switch, "requirements.lock", "requirements-dev.lock"):
         (tmp_path / name).touch()  # older than .venv, so that nothing is set up
         os.utime(tmp_path / name, (1, 1))
     (tmp_path / ".venv").symlink_to(ROOT / ".venv")

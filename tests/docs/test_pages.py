@@ -102,7 +102,7 @@ def blocks() -> list[object]:
 
 @pytest.mark.parametrize("code", blocks())
 def test_the_python_of_a_page_runs(code: str, tmp_path: Path) -> None:
-    (tmp_path / "tests").symlink_to(ROOT / "tests")
+    (tmp_path / "testbed").symlink_to(ROOT / "testbed")
     done = subprocess.run(
         [sys.executable, "-P", "-c", code],
         cwd=tmp_path,

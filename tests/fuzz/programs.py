@@ -16,12 +16,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from testbed.softswitch.compiler.build import FLAGS
-from testbed.softswitch.compiler.source import Source, _translate
-from testbed.softswitch.errors import InvalidProgram, UnsupportedProgram
+from canary_softswitch.compiler.build import FLAGS
+from canary_softswitch.compiler.source import Source, _translate
+from canary_softswitch.errors import InvalidProgram, UnsupportedProgram
+from testbed.softswitch.tests import mutate
+from testbed.softswitch.tests.test_sanitizers import SANITIZERS, runtime
 from tests.fuzz import runner
-from tests.testbed.softswitch import mutate
-from tests.testbed.softswitch.test_sanitizers import SANITIZERS, runtime
 
 PACKETS = 2000
 MOST_SECONDS = 10.0

@@ -11,17 +11,17 @@ import numpy as np
 
 from analysis.methods.registry import find_methods
 from analysis.telemetry.reading import read_observations
+from canary_softswitch.device import config
+from canary_softswitch.device.messages import P4Error
+from canary_softswitch.errors import InvalidProgram
 from scenarios.command.localize import export
 from scenarios.experiment.request import load_scenario
 from scenarios.experiment.run import run_experiment
 from scenarios.experiment.settings import make_settings
 from testbed.record.fabric_file import read_fabric
-from testbed.softswitch.errors import InvalidProgram
-from testbed.softswitch.server import config
-from testbed.softswitch.server.messages import P4Error
+from testbed.softswitch.tests.mutate import PROGRAMS
 from testbed.traffic.capture import CaptureError
 from tests.scenarios import test_hostile_inputs, test_hostile_runs
-from tests.testbed.softswitch.mutate import PROGRAMS
 
 P4INFOS = sorted(PROGRAMS.glob("*.p4info.txtpb"))
 WORDS = (b"{", b"}", b"-1", b"0", b"4294967296", b"1" * 400, b'""', b'"\\377"', b"#", b"EXACT")

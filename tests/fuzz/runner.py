@@ -19,9 +19,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-import testbed.softswitch.runtime.program as programs
-from testbed.softswitch import MeterRates, SoftSwitchError, Switch
-from testbed.softswitch.runtime.program import Program
+import canary_softswitch.runtime.program as programs
+from canary_softswitch import MeterRates, SoftSwitchError, Switch
+from canary_softswitch.runtime.program import Program
 
 SECONDS = 60
 """Processor time that a program's packets may take."""

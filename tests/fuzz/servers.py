@@ -5,11 +5,11 @@ from __future__ import annotations
 
 import random
 
-from testbed.softswitch.server.device import Device
-from testbed.softswitch.server.ports import Ports
-from testbed.softswitch.server.thrift_server import Services
-from tests.testbed.softswitch.server import test_hostile_requests, test_thrift_hostile
-from tests.testbed.softswitch.server.client import JSON, P4INFO, PROGRAMS
+from canary_softswitch.device.device import Device
+from canary_softswitch.ports.ports import Ports
+from canary_softswitch.thrift.server import Services
+from testbed.softswitch.tests.server import test_hostile_requests, test_thrift_hostile
+from testbed.softswitch.tests.server.client import JSON, P4INFO, PROGRAMS
 
 MESSAGES = 500
 """Messages to a server, before the next one is started."""

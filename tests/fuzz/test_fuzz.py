@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from testbed.softswitch.tests import mutate
+from testbed.softswitch.tests.test_sanitizers import LACKING
 from tests.fuzz import programs
-from tests.testbed.softswitch import mutate
-from tests.testbed.softswitch.test_sanitizers import LACKING
 
 CORPUS = json.loads((Path(__file__).parent / "corpus.json").read_text())
 FEW = [file for file in mutate.FILES if file.stem != "speed"]

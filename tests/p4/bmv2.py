@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from testbed.softswitch import Switch
+from canary_softswitch import Switch
 from tests.patience import PATIENCE_S
 from tests.programs import COMMAND_LINE
 

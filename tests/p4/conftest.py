@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from canary_softswitch import Program
 from testbed.dataplane import PROGRAM, VERDICT
-from testbed.softswitch import Program
 
 from .fabric import Fabric
 

@@ -12,11 +12,11 @@ from scapy.layers.inet import ICMP as ScapyICMP
 from scapy.layers.inet import IP, IPerror, UDPerror
 from scapy.layers.l2 import Ether
 
+from canary_softswitch import Program
 from testbed.control.forwarding import needed_entries
 from testbed.dataplane import EXPIRY, VERDICT
 from testbed.dataplane.adapted import IcmpLimit, adapted_program
 from testbed.fabric.fat_tree import FatTree
-from testbed.softswitch import Program
 
 from .fabric import Fabric, flow_between
 from .frames import (

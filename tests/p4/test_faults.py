@@ -6,9 +6,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from canary_softswitch import Program, Switch
 from testbed.dataplane import DSM, INGRESS_FAULT, USM
 from testbed.dataplane import FAULT as EGRESS_FAULT
-from testbed.softswitch import Program, Switch
 
 from .fabric import PATH, Fabric, flow_between, flow_over, names, total
 from .frames import (

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from analysis.sketches.hashpipe import HashPipe
+from canary_softswitch import Program
 from testbed.dataplane import HASHPIPE, HEAVY_HITTER
-from testbed.softswitch import Program
 
 from .fabric import Fabric
 from .frames import Flow, frame, shimmed

@@ -6,8 +6,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from canary_softswitch import Switch
 from testbed.dataplane import HASHPIPE, HEAVY_HITTER
-from testbed.softswitch import Switch
 
 from .fabric import PATH, Fabric, flow_over, monitor_dsm, names
 from .frames import FLOW, ICMP, UDP, Flow, ethernet, frame, ipv4, shimmed

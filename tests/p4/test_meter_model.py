@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from analysis.sketches.meters import FlowMeter, minus
+from canary_softswitch import Program, Switch
 from testbed.dataplane import BUCKETS, DSM, ROWS, USM, Meter
-from testbed.softswitch import Program, Switch
 
 from .fabric import Fabric, monitor_dsm, monitor_usm
 from .frames import Flow, frame, shimmed

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import pytest
 
+from canary_softswitch import Switch
 from testbed.dataplane import DSM, HEAVY_HITTER, USM, Meter
-from testbed.softswitch import Switch
 
 from .fabric import (
     PATH,

@@ -8,8 +8,8 @@ from collections import Counter
 import numpy as np
 import pytest
 
+from canary_softswitch import Program
 from testbed.fabric.pathbf import bloom_mask, switch_ids
-from testbed.softswitch import Program
 
 from .fabric import Fabric, flow_between
 from .frames import TCP, Flow, frame, shim_of

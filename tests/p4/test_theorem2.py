@@ -11,8 +11,8 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
+from canary_softswitch import Program, Switch
 from testbed.dataplane import BUCKETS, DSM, ROWS, USM, Meter
-from testbed.softswitch import Program, Switch
 
 from .fabric import Fabric, monitor_dsm, monitor_usm
 from .frames import Flow, frame, shimmed

@@ -20,8 +20,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from canary_softswitch import Program, Switch
 from testbed.dataplane import DSM, HASHPIPE, HEAVY_HITTER, USM, VERDICT, Meter
-from testbed.softswitch import Program, Switch
 
 from .conftest import P4
 from .fabric import Bucket, Fabric, bucket, monitor_dsm, monitor_usm

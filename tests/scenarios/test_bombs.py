@@ -6,10 +6,12 @@ from __future__ import annotations
 import gzip
 import json
 import os
+import re
 import resource
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -17,13 +19,18 @@ import pyarrow.parquet as pq
 import pytest
 
 from analysis.evaluation.parameter_sets import read_set
+from analysis.importers.registry import IMPORTERS
 from analysis.methods.registry import find_methods
 from analysis.telemetry.reading import read_observations
+from canary_softswitch.device.config import read_config
+from canary_softswitch.runtime.program import Program
+from scenarios.command.imports import import_to
 from scenarios.command.show import make_page
 from scenarios.experiment.request import make_request
 from scenarios.many.calibrate import read_training
 from scenarios.many.compare import read_comparison
 from scenarios.many.sweep import read_sweep
+from testbed.dataplane import PROGRAM
 from testbed.errors import UserError
 from testbed.fabric.fat_tree import FatTree
 from testbed.faults.plan import Fault
@@ -32,12 +39,31 @@ from testbed.record.fabric_file import read_fabric, write_fabric
 from testbed.record.files import read_arrow
 from testbed.record.run import RunDirectory
 from testbed.record.truth import failed_devices, links_with_matches
-from testbed.softswitch.runtime.program import Program
 from testbed.traffic.capture import read_capture
 from tests.conftest import quiet
 
 MEMORY, SECONDS = 1 << 30, 60
 """Bytes that reading a file may take more, and its processor time (a sixth of it as a rule)."""
+
+
+class Figure(NamedTuple):
+    """What a reader took for a file.
+
+    Attributes:
+        test: The test.
+        seconds: Processor time, that of its child processes included.
+        memory: Bytes that the process or a child took at most, beyond what it had.
+        said: The line.
+    """
+
+    test: str
+    seconds: float
+    memory: int
+    said: str
+
+
+FIGURES: list[Figure] = []
+"""Filled by the tests; `python -m tests.bench.bombs` prints them."""
 
 
 def measured(read: Callable[[], object]) -> str:
@@ -48,6 +74,7 @@ def measured(read: Callable[[], object]) -> str:
         os.close(here)
         resource.setrlimit(resource.RLIMIT_CPU, (SECONDS, SECONDS))
         before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        start = sum(os.times()[:4])
         try:
             read()
             said = "read"
@@ -57,14 +84,16 @@ def measured(read: Callable[[], object]) -> str:
             said = f"defect: {type(error).__name__} {error}"
         own = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
         most = max(own, resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss - before)
-        os.write(there, json.dumps([said, most << 10]).encode())
+        spent = sum(os.times()[:4]) - start
+        os.write(there, json.dumps([said, most << 10, spent]).encode())
         os._exit(0)
     os.close(there)
     with open(here, "rb") as pipe:
         answer = pipe.read()
     _, status = os.waitpid(child, 0)
     assert status == 0 and answer, f"ended by {status}"
-    said, memory = json.loads(answer)
+    said, memory, seconds = json.loads(answer)
+    FIGURES.append(Figure(os.environ["PYTEST_CURRENT_TEST"], seconds, max(memory, 0), said))
     assert memory < MEMORY, f"{memory >> 20} MiB"
     assert "\n" not in said and not said.startswith("defect"), said
     return said
@@ -242,8 +271,30 @@ def test_json(run_path: Path, tmp_path: Path, bomb: str) -> None:
         folder = Path(shutil.copytree(tmp_path / "config.json", tmp_path / f"of {name}"))
         (folder / name).write_text(JSON[bomb])
         assert measured(lambda folder=folder, read=read: read(folder)) != "read"
-    (tmp_path / "program.json").write_text(JSON[bomb])
-    assert "program.json" in measured(lambda: Program.load(tmp_path / "program.json"))
+
+
+@pytest.mark.parametrize("bomb", JSON)
+def test_a_bmv2_json(tmp_path: Path, bomb: str) -> None:
+    path = tmp_path / "program.json"
+    path.write_text(JSON[bomb])
+    assert "program.json" in measured(lambda: Program.load(path))
+
+
+P4INFO = {
+    "tuples": "type_info { serializable_enums { " + "tuple { members { " * 400,
+    "deep": "a { " * 1_000_000,
+    "tables": "tables { preamble { id: 1 } }\n" * 200_000,
+    "long": 'tables { preamble { name: "' + "x" * (5 << 20) + '" } }',
+}
+
+
+@pytest.mark.parametrize("bomb", P4INFO)
+def test_a_p4info(tmp_path: Path, bomb: str) -> None:
+    """400 nested tuples ended the soft switch in a RecursionError."""
+    shutil.copy(PROGRAM, tmp_path / "program.json")
+    (tmp_path / "program.p4info.txt").write_text(P4INFO[bomb])
+    said = measured(lambda: read_config(str(tmp_path / "program.json"), 511))
+    assert "p4info" in said or said == "read", said
 
 
 @pytest.mark.parametrize("name", ["../../../x", "/etc/passwd", "..", "a\nb"])
@@ -256,6 +307,64 @@ def test_a_method_that_is_a_path(run_path: Path, tmp_path: Path, name: str) -> N
     (run / "summary.json").write_text(json.dumps(summary))
     said = measured(lambda: make_page(run, trust=True))
     assert "summary.json: methods:" in said and "is no name of a method" in said
+
+
+# ---- files of other tools ------------------------------------------------------------------------
+
+IMPORTED: dict[str, Callable[[], str]] = {
+    "deep": lambda: "[" * 1_000_000,
+    "deep objects": lambda: '{"a":' * 1_000_000,
+    "aliases": lambda: re.sub("([&*])a", r"\1", layers("[x]", lambda inner: f"[{inner}]")),
+    "empty lines": lambda: "\n" * (4 << 20),
+    "dashes": lambda: "-" * (3 << 20),
+    "names": lambda: "a-b " * (1 << 19),
+    "brackets": lambda: "[" * (3 << 20),
+    "labels": lambda: "a{" + "b" * (3 << 20) + "} 1\n",
+    "interfaces": lambda: json.dumps(
+        {"path": "interface[name=" * 100_000, "prefix": "a", "delta": 1}
+    ),
+    "both directions": lambda: json.dumps(
+        {
+            "directed": True,
+            "nodes": [],
+            "links": [{"source": f"b{i}", "target": f"a{i}"} for i in range(50_000)],
+        }
+    ),
+}
+LARGE: dict[str, Callable[[], str]] = {
+    "many values": lambda: "[" + "[]," * 20_000_000 + "[]]",
+    "many objects": lambda: "[" + '{"a":1},' * 8_000_000 + "{}]",
+    "a long line": lambda: "x" * (200 << 20),
+    "columns": lambda: "a," * 1_000_000 + "\n" + "1\n" * 1000,
+    "zipped": lambda: "\n" * (200 << 20),
+}
+
+
+def import_as(name: str, path: Path) -> str:
+    """What the reader of a format says of a file."""
+    topology = None
+    if IMPORTERS[name].makes != "fabric":
+        topology = path.with_name("fabric.csv")
+        write_fabric(topology, FatTree(4))
+    return measured(lambda: import_to(name, [path], path.with_name("out"), topology))
+
+
+@pytest.mark.parametrize("bomb", IMPORTED)
+def test_files_of_other_tools(tmp_path: Path, bomb: str) -> None:
+    path = tmp_path / "bomb.txt"
+    path.write_text(IMPORTED[bomb]())
+    for name in IMPORTERS:
+        import_as(name, path)
+
+
+@pytest.mark.parametrize("bomb", LARGE)
+@pytest.mark.parametrize("name", ["nodelink", "dot", "edgelist", "007", "nfdump", "prometheus"])
+def test_large_files_of_other_tools(tmp_path: Path, bomb: str, name: str) -> None:
+    path = tmp_path / "bomb.txt"
+    content = LARGE[bomb]().encode()
+    path.write_bytes(gzip.compress(content, 1) if bomb == "zipped" else content)
+    del content
+    assert import_as(name, path) != "read"
 
 
 # ---- pipes ---------------------------------------------------------------------------------------

@@ -195,7 +195,7 @@ def test_the_server_of_a_live_page_does_not(folder: Folder, canary: Path) -> Non
 
 @pytest.mark.parametrize("name", ["canary-switch", "canary-switch-grpc"])
 def test_a_switch_does_not(name: str, folder: Folder, installed: Callable[[str], Path]) -> None:
-    command = installed(f"testbed/softswitch/server/{name}")
+    command = installed(f"testbed/softswitch/canary_softswitch/process/{name}")
     folder.run(command, "--help")
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))

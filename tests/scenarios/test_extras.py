@@ -9,13 +9,14 @@ from pathlib import Path
 
 import pytest
 
+from canary_softswitch import NoCompiler
+from canary_softswitch.compiler.build import compiler
 from scenarios.command import compilers, install
 from scenarios.command.compilers import need_compiler
 from scenarios.extras import NO_PICTURE, can_draw
 from scenarios.papers.reproduce import was_run
 from testbed.errors import UserError
-from testbed.softswitch import NoCompiler
-from testbed.softswitch.compiler.build import compiler
+from testbed.network.requirements import IP
 from tests.scenarios.conftest import Canary, refused
 
 RUN = ("K=4", "EPOCHS=1", "LOAD=0.01", "METHODS=canary")
@@ -54,6 +55,28 @@ def test_a_reproduction_goes_on_without_its_figure(
     from scenarios.papers.registry import EXPERIMENTS
 
     assert was_run(EXPERIMENTS["canary-table-2"], out)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [("net", "K=4"), ("export-lab", "K=4"), ("run", "BACKEND=softswitch", "SUDO=0", *RUN)],
+    ids=lambda words: words[0],
+)
+@pytest.mark.parametrize("name", ["mininet", "p4runtime_sh", "pyroute2"])
+def test_real_packets_need_their_packages(
+    words: tuple[str, ...],
+    name: str,
+    canary: Canary,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("scenarios.experiment.backends.root_available", lambda: True)
+    monkeypatch.setattr("testbed.network.requirements.MNEXEC", IP)
+    without(monkeypatch, name)
+    wanted = f"Python's {name} is not installed: pip install 'canary-testbed[real]'"
+    refused(canary(*words), (words[0] == "run" and IP.lacking) or wanted)
+    assert not [*tmp_path.iterdir()]
 
 
 def test_a_cluster_needs_dask(

@@ -21,6 +21,8 @@ import pytest
 from analysis.evaluation.parameter_sets import Calibrated, write_set
 from analysis.evaluation.ranking import COLUMNS
 from analysis.pages.template import ASSETS, write_page
+from scenarios.command.gates import Gate
+from scenarios.command.imports import import_to
 from scenarios.command.localize import RANKING, export
 from scenarios.command.plan import write_plan
 from scenarios.many.compare import _is_key as is_comparison_key
@@ -95,6 +97,12 @@ def capture(path: Path, sources: Sources) -> None:
         file.write(CAPTURE_HEAD + bytes(100))
 
 
+def junit(path: Path, sources: Sources) -> None:
+    method = {"native": "links", "links": {"f1": 1.0, "false_negatives": 0, "false_positives": 0}}
+    figures = {"methods": {"canary": method | {"telemetry_bytes": 1, "probe_packets": 0}}}
+    Gate.of(None, path, None).passes("a run", figures)
+
+
 FILES: dict[str, Callable[[Path, Sources], None]] = {
     "ranking.parquet": ranking,
     "ranking.csv": ranking,
@@ -103,6 +111,7 @@ FILES: dict[str, Callable[[Path, Sources], None]] = {
     "results.json": results,
     "index.html": page,
     "link.pcap": capture,
+    "junit.xml": junit,
 }
 
 
@@ -121,6 +130,8 @@ def of_another_kind(path: Path) -> None:
             path.write_text(json.dumps({"canary-8": {"draws": 3}, "mine": 1}))
         case ".yaml":
             path.write_text("methods: [mine]\n")
+        case ".xml":
+            path.write_text('<testsuites name="pytest"></testsuites>\n')
         case ".html":
             path.write_text("<!doctype html>\n<html lang='en'>my page</html>\n")
         case _:
@@ -290,7 +301,13 @@ def an_export(path: Path, sources: Sources) -> None:
     export(sources.run, path, ".csv")
 
 
-FOLDERS = (a_run, a_comparison, a_reproduction, an_export, reproductions)
+def an_import(path: Path, sources: Sources) -> None:
+    edges = sources.reproduced / "edges.txt"
+    edges.write_text("0 2\n1 2\n")
+    import_to("edgelist", [edges], path, tors="[01]")
+
+
+FOLDERS = (a_run, a_comparison, a_reproduction, an_export, an_import, reproductions)
 
 
 def full(path: Path) -> None:

@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
+from canary_softswitch.compiler import build
+from canary_softswitch.runtime import program
 from scenarios.command.warm_up import c_files
 from testbed import dataplane
 from testbed.kernels import FLAGS, c_text, has_kernels
 from testbed.network import virtual
-from testbed.softswitch.compiler import build
-from testbed.softswitch.runtime import program
 
 ROOT = Path(__file__).parents[2]
 

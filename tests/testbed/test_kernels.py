@@ -13,10 +13,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from canary_softswitch.compiler.build import FLAGS as LIBRARY_FLAGS
+from canary_softswitch.compiler.build import compiler
+from canary_softswitch.errors import CompileError
 from testbed.kernels import FLAGS, Kernels, c_text, has_kernels
-from testbed.softswitch.compiler.build import FLAGS as LIBRARY_FLAGS
-from testbed.softswitch.compiler.build import compiler
-from testbed.softswitch.errors import CompileError
 
 ROOT = Path(__file__).parents[2]
 

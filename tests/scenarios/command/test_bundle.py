@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from canary_softswitch.compiler.build import kept
 from scenarios.command import bundle as bundles
 from scenarios.command import warm_up
 from scenarios.command.bundle import BundleError, make_bundle
-from testbed.softswitch.compiler.build import kept
 from tests.patience import PATIENCE_S
 from tests.same_run import compare
 from tests.scenarios.conftest import Canary

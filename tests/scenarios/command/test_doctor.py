@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from canary_softswitch import SoftSwitchError
+from canary_softswitch.compiler.build import compiler
 from scenarios.command.doctor import Finding, bmv2_is_slow, examine, render_findings
 from scenarios.experiment.backends import choose_backend
 from scenarios.experiment.estimate import available_bytes
 from testbed.network.network import NetworkError
 from testbed.network.requirements import not_installed
-from testbed.softswitch import SoftSwitchError
-from testbed.softswitch.compiler.build import compiler
 from testbed.traffic.iperf import need_iperf
 from tests.scenarios.conftest import Canary
 

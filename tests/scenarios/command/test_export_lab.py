@@ -215,7 +215,7 @@ def test_faults_of_the_kernel_are_lines_of_the_switch_that_sends(
     ("given", "hosts", "said"),
     [
         ({"backend": "flow"}, "", "BACKEND=flow has no switches for a lab"),
-        ({"topology": "leaf-spine:4:2"}, "", "needs BACKEND=flow"),
+        ({"topology": "leaf-spine:9:4:irregular=5pct"}, "", "needs BACKEND=flow"),
         ({"load": 0.1}, "", "LOAD has no effect on a lab"),
         ({"faults": "tor0_0->agg0_9:0.1"}, "", "agg0_9"),
         ({}, "192.0.2.1", "two different addresses"),

@@ -30,7 +30,7 @@ from pathlib import Path
 from wheels import make_wheel
 
 def build_editable(folder, settings=None, metadata=None):
-    return make_wheel(Path(folder), "tiny", "1", script="canary").name
+    return make_wheel(Path(folder), "{name}", "1", script="{script}").name
 """
 
 
@@ -65,6 +65,8 @@ def test_users_get_no_tool_of_developers() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     extras = project["optional-dependencies"]
     tools = {Requirement(line).name for line in (*extras["dev"], *extras["docs"])}
+    real = {Requirement(line).name for line in extras["real"]}
+    assert real <= locked_versions(USERS).keys(), "a clone has all that real packets need"
     assert not tools & set(locked_versions(USERS))
     assert tools <= set(locked_versions(DEVELOPERS))
 
@@ -140,16 +142,20 @@ def tiny(tmp_path: Path) -> Path:
     """A project that is set up like this one, and has nothing in it."""
     folder = tmp_path / "tiny"
     (folder / "scenarios" / "command").mkdir(parents=True)
-    for package in ("testbed", "analysis"):
-        (folder / package).mkdir()
+    for package in ("testbed/softswitch", "analysis"):
+        (folder / package).mkdir(parents=True)
     install = Path("scenarios", "command", "install.py")
     shutil.copy(ROOT / install, folder / install)
-    shutil.copy(ROOT / "tests" / "wheels.py", folder)
-    (folder / "backend.py").write_text(BACKEND)
-    (folder / "pyproject.toml").write_text(
-        "[build-system]\nrequires = []\nbuild-backend = 'backend'\nbackend-path = ['.']\n"
-        "[project]\nname = 'tiny'\nversion = '1'\n"
-    )
+    for name in ("tiny", "tiny-softswitch"):
+        project = folder / ("testbed/softswitch" if name != "tiny" else "")
+        shutil.copy(ROOT / "tests" / "wheels.py", project)
+        (project / "backend.py").write_text(
+            BACKEND.format(name=name, script=name.replace("tiny", "canary"))
+        )
+        (project / "pyproject.toml").write_text(
+            "[build-system]\nrequires = []\nbuild-backend = 'backend'\nbackend-path = ['.']\n"
+            f"[project]\nname = '{name}'\nversion = '1'\n"
+        )
     wheel = make_wheel(folder, "needed", "1.0")
     shutil.copy(lock_of(folder, wheel), folder / LOCKS["developers"])
     return folder

@@ -25,6 +25,7 @@ from tests.scenarios.conftest import Canary, refused
 
 pytestmark = pytest.mark.skipif(shutil.which("make") is None, reason="make is not on the PATH")
 ROOT = Path(__file__).parents[3]
+SOFT_SWITCH = "testbed/softswitch/pyproject.toml"
 STUB = f"""#!{sys.executable} -I
 import json, os, sys
 told = {{"arguments": sys.argv[1:], "environment": dict(os.environ)}}
@@ -81,7 +82,8 @@ class Stub:
         programs = folder / ".venv" / "bin"
         programs.mkdir(parents=True)
         shutil.copy(ROOT / "Makefile", folder)
-        for name in (*LOCKS.values(), "pyproject.toml"):
+        (folder / SOFT_SWITCH).parent.mkdir(parents=True)
+        for name in (*LOCKS.values(), "pyproject.toml", SOFT_SWITCH):
             (folder / name).touch()
             os.utime(folder / name, (1, 1))
         for name in (".users", ".developers", ".plot", ".cluster"):
@@ -155,7 +157,8 @@ def test_another_system_hears_in_one_line_what_to_take(tmp_path: Path, system: s
     python.write_text(f'#!/bin/sh\nexec {sys.executable} -I -c "{fake}" "$3"\n')
     python.chmod(0o755)
     shutil.copy(ROOT / "Makefile", tmp_path)
-    for name in ("requirements.lock", "requirements-dev.lock", "pyproject.toml"):
+    (tmp_path / SOFT_SWITCH).parent.mkdir(parents=True)
+    for name in ("requirements.lock", "requirements-dev.lock", "pyproject.toml", SOFT_SWITCH):
         (tmp_path / name).touch()
     run = {"cwd": tmp_path, "capture_output": True, "text": True}
     done = subprocess.run(["make", "--no-print-directory", "setup", f"PYTHON={python}"], **run)

@@ -18,7 +18,7 @@ from scenarios.experiment.request import load_scenario
 from scenarios.experiment.run import run_experiment
 from scenarios.experiment.settings import Settings
 from testbed.kernels import compile_all
-from testbed.softswitch.compiler import build
+from canary_softswitch.compiler import build
 
 warm_up(lambda what, share: None)
 compiled = len(list(build.cache_dir().glob("*.so")))

@@ -14,6 +14,7 @@ from scenarios.experiment.inputs import layout_of
 from scenarios.experiment.pace import BUSY, PACKET_S, at_this_pace, free_processors
 from scenarios.experiment.run import expected_of
 from scenarios.experiment.settings import Settings, make_settings
+from testbed.fabric.fat_tree import FatTree
 
 
 @pytest.fixture(autouse=True)
@@ -48,7 +49,7 @@ def test_a_larger_fabric_sends_the_same_packets_over_more_time(
     assert per_second(paced) < 1.05 * 2 * BUSY / PACKET_S["softswitch"] < per_second(settings)
     assert packets(paced) == pytest.approx(packets(settings), rel=0.1)
     assert paced.icmp_per_s * paced.epoch_ms == pytest.approx(
-        settings.answers_per_s * settings.epoch_ms, rel=0.01
+        settings.answers_per_s(FatTree(k)) * settings.epoch_ms, rel=0.01
     )
     assert f"LOAD={paced.load} EPOCH_MS={paced.epoch_ms}" in capsys.readouterr().out
 

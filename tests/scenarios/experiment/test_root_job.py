@@ -35,7 +35,7 @@ PLAN = FaultPlan(
     (4,),
 )
 TRAFFIC, _ = make_traffic(demand_of(SETTINGS), FatTree(4))
-JOB = RootJob(SETTINGS, PLAN, TRAFFIC, watched=True)
+JOB = RootJob(SETTINGS, FatTree(4), PLAN, TRAFFIC, watched=True)
 
 
 def messages(job: RootJob) -> list[bytes]:

@@ -8,18 +8,20 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from canary_softswitch import Program, Switch
 from testbed.control.forwarding import Uplinks, install_forwarding
 from testbed.dataplane import PROGRAM, VERDICT
 from testbed.fabric.fat_tree import FatTree
+from testbed.fabric.packet_fabric import PacketFabric
+from testbed.fabric.topologies import make_packet_fabric
 from testbed.network.schedules import Packets, listed
 from testbed.network.sources import Source
 from testbed.network.virtual import VirtualNetwork
-from testbed.softswitch import Program, Switch
 from testbed.traffic.flows import UDP, Traffic
 from testbed.traffic.packets import headers
 
 
-def all_pairs(topology: FatTree, ports: int) -> Traffic:
+def all_pairs(topology: PacketFabric, ports: int) -> Traffic:
     """One packet of ``ports`` flows from every host to every other."""
     hosts = np.arange(topology.n_hosts, dtype=np.int32)
     numbers = np.arange(ports, dtype=np.int32)
@@ -42,7 +44,7 @@ def all_pairs(topology: FatTree, ports: int) -> Traffic:
 
 
 def fabric_of_switches(
-    topology: FatTree,
+    topology: PacketFabric,
 ) -> tuple[VirtualNetwork, list[Uplinks | None]]:
     """A network of switches that forward and do not meter, and their ECMP groups."""
     program = Program.load(PROGRAM, observe=VERDICT.field)
@@ -61,9 +63,24 @@ def sends(network: VirtualNetwork, traffic: Traffic) -> int:
     return network.add_source(Source(traffic.packets, templates, lengths, *ends))
 
 
-@pytest.mark.parametrize("k", [4, 6])
-def test_every_host_reaches_every_other_over_shortest_paths(k: int) -> None:
-    topology = FatTree(k)
+FABRICS = [
+    "fat-tree",
+    "fat-tree of K=6",
+    "leaf-spine:6:4:0.5",
+    "leaf-spine:2:1",
+    "clos:3:2:2:6",
+    "clos:2:4:2:4:2",
+]
+
+
+def named(text: str) -> PacketFabric:
+    """The fabric of a setting TOPOLOGY."""
+    return FatTree(6) if text == FABRICS[1] else make_packet_fabric(text, k=4)
+
+
+@pytest.mark.parametrize("text", FABRICS)
+def test_every_host_reaches_every_other_over_shortest_paths(text: str) -> None:
+    topology = named(text)
     network, _ = fabric_of_switches(topology)
     traffic = all_pairs(topology, ports=8)
     source = sends(network, traffic)
@@ -71,19 +88,27 @@ def test_every_host_reaches_every_other_over_shortest_paths(k: int) -> None:
 
     assert (network.delivered(source) == 1).all()
     src, dst = topology.host_tor[traffic.src_host], topology.host_tor[traffic.dst_host]
-    same_pod = src // topology.half == dst // topology.half
-    hops = np.where(src == dst, 1, np.where(same_pod, 3, 5)).sum()
-    assert network.statistics.packet_hops == hops
+    sets = topology.path_sets(src, dst)
+    hops = sets.paths.length[sets.ptr[:-1]]
+    assert network.statistics.packet_hops == (hops + 1).sum()
     # Every uplink of a tier carries its share: no polarisation of one tier by the other.
     packets = network.link_packets()
-    for up in (packets[: topology.n_edges : 2], packets[topology.n_edges :: 2]):
+    for tier in range(topology.tier.max()):
+        up = packets[::2][topology.tier[topology.link_src[::2]] == tier]
         assert up.min() > 0.6 * up.mean()
         assert up.max() < 1.5 * up.mean()
 
 
-@pytest.mark.parametrize(("k", "name"), [(4, "tor0_0->agg0_1"), (6, "agg2_1->core4")])
-def test_a_drained_uplink_carries_nothing_and_nothing_is_lost(k: int, name: str) -> None:
-    topology = FatTree(k)
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("fat-tree", "tor0_0->agg0_1"),
+        ("fat-tree of K=6", "agg2_1->core4"),
+        ("leaf-spine:6:4:0.5", "leaf3->spine2"),
+    ],
+)
+def test_a_drained_uplink_carries_nothing_and_nothing_is_lost(text: str, name: str) -> None:
+    topology = named(text)
     link = topology.link(name)
     others = np.flatnonzero(topology.link_src == topology.link_src[link])
     others = others[(others % 2 == 0) & (others != link)]

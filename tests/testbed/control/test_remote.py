@@ -15,6 +15,7 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
+from canary_softswitch import Program, Switch
 from testbed.control.epochs import collect, set_parity
 from testbed.control.forwarding import install_forwarding
 from testbed.control.local import LocalSwitch
@@ -25,8 +26,7 @@ from testbed.control.remote.thrift import RegisterClient, ThriftError
 from testbed.control.switch import batch
 from testbed.dataplane import DSM, FAULT, HASHPIPE, IDENTITY, P4INFO, PROGRAM, ROUTING, USM
 from testbed.fabric.fat_tree import FatTree
-from testbed.softswitch import Program, Switch
-from tests.testbed.softswitch.server.client import Process
+from testbed.softswitch.tests.server.client import Process
 
 REMOTE = Path(__file__).parents[3] / "testbed" / "control" / "remote"
 

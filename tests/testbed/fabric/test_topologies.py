@@ -58,7 +58,6 @@ def test_what_makes_no_sense_is_refused(text: str, why: str) -> None:
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        ("leaf-spine:4:2", "needs BACKEND=flow"),
         ("fat-tree:irregular=5pct", "needs BACKEND=flow"),
         ("ring", "is unknown"),
         ("two-switch:3", "is unknown"),

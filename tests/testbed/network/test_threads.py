@@ -13,6 +13,7 @@ from scapy.layers.l2 import Ether
 from scapy.utils import wrpcap
 
 from analysis.methods.registry import find_methods
+from canary_softswitch import Program, Switch
 from scenarios.experiment.request import load_scenario
 from scenarios.experiment.run import run_experiment
 from scenarios.experiment.settings import Settings
@@ -25,7 +26,7 @@ from testbed.network import schedules
 from testbed.network.schedules import Packets
 from testbed.network.sources import Source
 from testbed.network.virtual import LinkModel, VirtualNetwork
-from testbed.softswitch import Program, Switch
+from testbed.softswitch.tests.conftest import PROGRAMS
 from testbed.traffic.generator import generate
 from testbed.traffic.packets import headers
 
@@ -143,8 +144,7 @@ def test_jumbo_frames_go_through() -> None:
 
 def test_a_program_that_reads_all_of_a_packet_is_refused() -> None:
     topology = FatTree(4)
-    file = Path(__file__).parent.parent / "softswitch" / "programs" / "router.json"
-    program = Program.load(file)
+    program = Program.load(PROGRAMS / "router.json")
     switches = [Switch(program, seed=i) for i in range(topology.n_switches)]
     with pytest.raises(ValueError, match="128 bytes"):
         VirtualNetwork(topology, program, switches)

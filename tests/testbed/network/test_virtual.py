@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from canary_softswitch import Program, Switch
 from testbed.control.forwarding import install_forwarding
 from testbed.dataplane import PROGRAM, VERDICT
 from testbed.fabric.fat_tree import FatTree
@@ -16,7 +17,6 @@ from testbed.faults.specification import parse_faults
 from testbed.network.schedules import listed
 from testbed.network.sources import Source
 from testbed.network.virtual import LinkModel, VirtualNetwork
-from testbed.softswitch import Program, Switch
 from testbed.traffic.flows import Traffic
 from testbed.traffic.generator import generate
 from testbed.traffic.packets import headers

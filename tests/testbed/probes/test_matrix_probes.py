@@ -5,15 +5,16 @@ import pytest
 from scapy.layers.inet import IP, UDP
 from scapy.layers.l2 import Ether
 
+from canary_softswitch import Program, Switch
 from testbed.control.forwarding import install_forwarding
 from testbed.dataplane import PROGRAM, VERDICT
 from testbed.fabric.fat_tree import FatTree
+from testbed.fabric.topologies import make_packet_fabric
 from testbed.network.schedules import listed
 from testbed.network.sources import Source
 from testbed.network.virtual import VirtualNetwork
 from testbed.probes.ip_in_ip_probes import PAIRS, MatrixProbes, matrix_probes
 from testbed.probes.probe_matrix import probe_matrix, standard_matrix
-from testbed.softswitch import Program, Switch
 
 K4 = FatTree(4)
 MATRIX = standard_matrix(K4)
@@ -71,11 +72,20 @@ def test_frames_are_ip_in_ip_that_no_kernel_answers() -> None:
     assert len(tuples) == len(plan.path)
 
 
-@pytest.mark.parametrize("k", [4, 6])
-def test_probes_take_the_planned_paths(k: int) -> None:
-    topology = FatTree(k)
-    matrix = probe_matrix(topology, 3, 2)
-    assert (topology.tier[matrix.turn] == 1).any() == (k == 4)  # K=4 needs paths within pods
+def test_small_fat_trees_need_paths_within_pods() -> None:
+    for k in (4, 6):
+        topology = FatTree(k)
+        matrix = probe_matrix(topology, 3, 2)
+        assert (topology.tier[matrix.turn] == 1).any() == (k == 4)
+
+
+@pytest.mark.parametrize(
+    ("text", "k"),
+    [("fat-tree", 4), ("fat-tree", 6), ("leaf-spine:6:4", 4), ("clos:3:2:2:6:2", 4)],
+)
+def test_probes_take_the_planned_paths(text: str, k: int) -> None:
+    topology = make_packet_fabric(text, k)
+    matrix = probe_matrix(topology, 3, 1 if text.startswith("leaf") else 2)
     plan = matrix_probes(topology, matrix, 0.1, 1, seed=1)
     program = Program.load(PROGRAM, observe=VERDICT.field)
     switches = [Switch(program, seed=i) for i in range(topology.n_switches)]

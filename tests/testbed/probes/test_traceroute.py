@@ -9,6 +9,8 @@ from scapy.layers.l2 import Ether
 from scapy.packet import Raw
 
 from testbed.fabric.fat_tree import FatTree
+from testbed.fabric.packet_fabric import PacketFabric
+from testbed.fabric.topologies import make_packet_fabric
 from testbed.probes.path_discovery import (
     assemble_paths,
     host_rate_limit,
@@ -30,14 +32,14 @@ def dotted(address) -> str:
     return ".".join(str(int(address) >> shift & 255) for shift in (24, 16, 8, 0))
 
 
-def reply(topology: FatTree, switch: int, frame: np.ndarray) -> bytes:
+def reply(topology: PacketFabric, switch: int, frame: np.ndarray) -> bytes:
     """What the switch answers to a traceroute frame that expired there."""
     original = frame[14:].tobytes()
     icmp = IP(src=dotted(topology.switch_ip[switch]), dst=dotted(int.from_bytes(original[12:16])))
     return bytes(ether() / icmp / ICMP(type=11, code=0) / Raw(original[:28]))
 
 
-def true_path(topology: FatTree, traffic, flow: int, choice: int) -> np.ndarray:
+def true_path(topology: PacketFabric, traffic, flow: int, choice: int) -> np.ndarray:
     src = topology.host_tor[traffic.src_host[flow : flow + 1]]
     dst = topology.host_tor[traffic.dst_host[flow : flow + 1]]
     paths = topology.path_sets(src, dst).paths
@@ -50,7 +52,8 @@ def trace(topology, traffic, flows, choices, answered):
     replies = []
     for row, flow in enumerate(flows):
         path = true_path(topology, traffic, flow, choices[row])
-        switches = [topology.link_src[path[0]], *topology.link_dst[path]]
+        tor = topology.host_tor[traffic.src_host[flow]]
+        switches = [tor, *topology.link_dst[path]]
         replies += [
             reply(topology, int(switch), frames[row, hop - 1])
             for hop, switch in enumerate(switches, 1)
@@ -136,6 +139,25 @@ def test_partial_traces_within_a_pod(answered, known):
     flow = within_pod()[:1]
     paths = trace(K4, TRAFFIC, flow, [1], [answered])
     assert paths[0].tolist() == true_path(K4, TRAFFIC, int(flow[0]), 1)[known].tolist()
+
+
+@pytest.mark.parametrize("text", ["leaf-spine:6:4", "clos:3:2:2:6:2"])
+@given(seed=st.integers(0, 2**32))
+@settings(max_examples=10, deadline=None)
+def test_on_any_clos_whole_traces_give_the_path_and_broken_ones_nothing_wrong(text, seed):
+    topology = make_packet_fabric(text, 4)
+    traffic = generate(topology, "storage", 0.1, 0.01, 3)
+    rng = np.random.default_rng(seed)
+    flows = np.sort(rng.choice(traffic.n_flows, 8, replace=False))
+    choices = rng.integers(0, 100, 8).tolist()
+    hops = range(1, 2 * topology.tier.max() + 2)
+    whole = trace(topology, traffic, flows, choices, [hops] * 8)
+    some = [[hop for hop in hops if rng.random() < 0.6] for _ in flows]
+    broken = trace(topology, traffic, flows, choices, some)
+    for row, flow in enumerate(flows):
+        path = true_path(topology, traffic, int(flow), choices[row]).tolist()
+        assert whole[row].tolist() == path
+        assert set(broken[row].tolist()) <= set(path)
 
 
 def test_contradicting_replies_name_no_link():

@@ -38,7 +38,7 @@ OPTIONS = ["--backend", "softswitch", "--tcp", "0.05", "--run", "here"]
 KILLS_OF_A_RUN = 5
 MOMENTS_S = 6.0
 VICTIMS = {
-    "switch": "testbed.softswitch.server.many",
+    "switch": "canary_softswitch.process.many",
     "host": "mininet:h",
     "traffic": "iperf3",
 }

@@ -1,0 +1,153 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A device of a switch process: its ports, its pipeline and its controllers."""
+
+from __future__ import annotations
+
+import threading
+import time
+import traceback
+from collections.abc import Callable
+from typing import Any
+
+from canary_softswitch.compiler.bmv2_program import DROP_PORT
+from canary_softswitch.device.config import PipelineConfig
+from canary_softswitch.device.controllers import Arbitration
+from canary_softswitch.device.messages import (
+    FAILED_PRECONDITION,
+    INTERNAL,
+    P4Error,
+    p4runtime_pb2,
+)
+from canary_softswitch.device.pipeline import Pipeline
+from canary_softswitch.errors import SoftSwitchError
+from canary_softswitch.ports.ports import PACKET, Ports
+
+PAUSE = 0.001  # between two looks at the digests
+
+
+def defect(e: Exception) -> P4Error:
+    """Return the INTERNAL error that a client is sent; the traceback goes to stderr."""
+    traceback.print_exception(e)
+    return P4Error(INTERNAL, f"{type(e).__name__}: {e}".splitlines()[0])
+
+
+class Device:
+    """One switch: its ports, its controllers, and the pipeline in service, if there is one."""
+
+    def __init__(
+        self,
+        device_id: int,
+        ports: Ports,
+        seed: int,
+        drop_port: int = DROP_PORT,
+        swap: bool = True,
+        most_groups: int | None = None,
+    ) -> None:
+        self.id = device_id
+        self.ports = ports
+        self.drop_port = drop_port
+        self.swap = swap  # whether a program may follow another
+        self._seed = seed
+        self._most_groups = most_groups
+        self.arbitration = Arbitration(device_id)
+        self.lock = threading.RLock()  # of everything below
+        self.pipeline: Pipeline | None = None
+        self.saved: PipelineConfig | None = None
+        self._started = threading.Event()  # no program of the command line is still on its way
+        self._started.set()
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._news, name="news", daemon=True)
+        self._thread.start()
+
+    def pipeline_of(self, config: PipelineConfig) -> Pipeline:
+        """Return a new pipeline for this device, which is not in service."""
+        pipeline = Pipeline(config, self.ports, self._seed)
+        pipeline.replication.most_groups = self._most_groups
+        return pipeline
+
+    def commit(self, pipeline: Pipeline) -> None:
+        """Put a pipeline into service; raise ``P4Error`` if --disable-swap forbids it."""
+        with self.lock:
+            if self.pipeline is not None and not self.swap:
+                raise P4Error(
+                    FAILED_PRECONDITION, "the program cannot be replaced, because of --disable-swap"
+                )
+            self.ports.attach(pipeline.switch)
+            self.pipeline, self.saved = pipeline, None
+
+    def replace(self, pipeline: Pipeline) -> None:
+        """Replace the pipeline in service by another one with the same program."""
+        self.ports.attach(pipeline.switch)
+        self.pipeline = pipeline
+
+    def start(self, load: Callable[[], PipelineConfig], failed: Callable[[str], None]) -> None:
+        """Start a thread that compiles a program with ``load`` and puts it into service.
+
+        ``settled`` waits for it; ``failed`` is called with the reason if it does not work.
+        """
+
+        def run() -> None:
+            """Compile the program, put it into service and end all waits in ``settled``."""
+            try:
+                self.commit(self.pipeline_of(load()))
+            except (P4Error, SoftSwitchError) as e:
+                failed(str(e))
+            finally:
+                self._started.set()
+
+        self._started.clear()
+        threading.Thread(target=run, name="start", daemon=True).start()
+
+    def settled(self) -> None:
+        """Wait until the program of the command line runs; the caller must not hold the lock."""
+        self._started.wait()
+
+    def running(self) -> Pipeline:
+        """Return the pipeline in service; raise ``P4Error`` without one."""
+        if self.pipeline is None:
+            raise P4Error(FAILED_PRECONDITION, "no forwarding pipeline config has been set")
+        return self.pipeline
+
+    def close(self) -> None:
+        """End the thread that serves digests and packets to the controller."""
+        self._stop.set()
+        self.ports.wake()
+        self._thread.join()
+
+    # ---- from the data plane to the primary controller ----
+
+    def _send(self, **what: Any) -> bool:
+        primary = self.arbitration.primary()
+        if primary is None:
+            return False
+        return primary.out.put(p4runtime_pb2.StreamMessageResponse(**what), droppable=True)
+
+    def _news(self) -> None:
+        due: float | None = None
+        while not self._stop.is_set():
+            news = self.ports.wait(due)
+            if self._stop.is_set():
+                return
+            try:
+                with self.lock:
+                    due = self._serve_news(news)
+            except Exception as e:  # a defect here must not end the service
+                due = None
+                defect(e)
+            time.sleep(PAUSE)
+
+    def _serve_news(self, news: int) -> float | None:
+        if self.pipeline is None:
+            return None
+        if news & PACKET:
+            while (data := self.ports.take()) is not None:
+                self._send(packet=self.pipeline.packet_in.unpack(data))
+        dues = (
+            self.pipeline.digests.poll(lambda m: self._send(digest=m)),
+            self.pipeline.ageing.poll(lambda m: self._send(idle_timeout_notification=m)),
+        )
+        return min((d for d in dues if d is not None), default=None)
+
+    def look(self) -> None:
+        """Wake the thread that checks digests and idle timeouts, as new ones may be due."""
+        self.ports.wake()
