@@ -30,7 +30,7 @@ endef
 $(foreach v,$(said),$(if $(findstring $(line_end),$(value $v)),$(error make: $v= holds the end of a line, which make cannot pass on)))
 
 targets := help help-options setup setup-dev setup-plot setup-cluster scenario compare reproduce analyze show export-lab net shell clean-net doctor calibrate \
-	test test-vm sanitize lint docs bench bench-net bench-instructions wheels release p4 lock clean
+	bundle test test-vm sanitize lint docs bench bench-net bench-instructions wheels release p4 lock clean
 
 # To make, a folder is a target that is done: without this, `make scenarios` does nothing and succeeds.
 no_target := $(firstword $(filter-out $(targets) $(READY) $(READY_DEV) $(READY_PLOT) $(READY_CLUSTER),$(MAKECMDGOALS)))
@@ -87,7 +87,7 @@ help:
 	@echo 'make bench, bench-net, bench-instructions   speed; TCP (root); valgrind'
 	@echo 'make -C p4                       compile the P4 program; make wheels, release'
 	@echo 'make setup, setup-plot, setup-cluster   what other targets do by themselves'
-	@echo 'make clean                       remove .venv and caches; runs/ stays'
+	@echo 'make clean, make bundle          remove .venv and caches; one file for machines without network'
 	@echo
 	@echo 'canary explain WORD              what a word on the screen means (.venv/bin)'
 
@@ -168,6 +168,10 @@ shell: $(READY)
 
 clean-net: $(READY)
 	@$(BIN)/canary clean-net
+
+# Matplotlib is packed, too, and a clone that has it can draw.
+bundle: $(READY) $(READY_PLOT)
+	@$(BIN)/canary bundle
 
 doctor: $(READY)
 	@$(BIN)/canary doctor

@@ -43,6 +43,13 @@ def rows_of(name: str) -> list[Row]:
         return list(csv.DictReader(file))
 
 
+def systems() -> str:
+    """Return what ran on which systems, as the jobs that ran it noted (`tests/systems.py`)."""
+    head = ("system", "processor", "Python", "compiler", "user", "what ran", "", "commit", "date")
+    shown = [{**row, "what": f"`{row['what']}`"} for row in rows_of("systems")]
+    return table(head, (list(row.values()) for row in shown))
+
+
 # ---- of the code ---------------------------------------------------------------------------------
 
 
@@ -258,7 +265,7 @@ MAKERS: Mapping[str, Callable[..., str]] = {
     maker.__name__: maker
     for maker in (
         *(options, record, importers, contract, differences, effects, healthy, probes, comparison),
-        *(beside_mle, traces, reproduced, results),
+        *(beside_mle, traces, reproduced, results, systems),
     )
 }
 """By name: what returns Markdown, given the words behind the name as arguments."""

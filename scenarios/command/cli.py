@@ -46,7 +46,7 @@ from scenarios.command.compilers import need_compiler
 from scenarios.command.foreign import check_method, import_
 from scenarios.command.gates import Gate
 from scenarios.command.look import diff, explain, runs
-from scenarios.command.machine import clean_net, doctor, export_lab, net, shell, warm_up
+from scenarios.command.machine import bundle, clean_net, doctor, export_lab, net, shell, warm_up
 from scenarios.command.options import SettingsCommand, WordsCommand
 from scenarios.command.other_words import COMMANDS, OPTIONS, hint
 from scenarios.command.page import page
@@ -518,6 +518,7 @@ app.command("check-method")(check_method)
 app.command("export-lab", cls=SettingsCommand)(export_lab)
 app.command()(doctor)
 app.command("warm-up", hidden=True)(warm_up)
+app.command(hidden=True)(bundle)
 app.command()(shell)
 app.command("clean-net")(clean_net)
 

@@ -157,12 +157,16 @@ def _inject(
     return kind(fabric, egress, plan, noise).commands()
 
 
+BMV2_IMAGE = "--build-arg BASE=ubuntu:24.04 --build-arg NEED_BMV2=--need-bmv2"
+"""What an image with BMv2 is built with: p4lang's packages are for Ubuntu."""
+
+
 def _readme(lab: Lab, settings: Settings) -> str:
     """Return the text about a lab for who brings it up."""
     fabric, several = lab.fabric, len(lab.machines) > 1
     topology = "topology-$N.clab.yml" if several else "topology.clab.yml"
     dockerfile = "vagrant/Dockerfile"
-    args = "--build-arg NEED_BMV2=--need-bmv2 " if lab.backend == "bmv2" else ""
+    args = f"{BMV2_IMAGE} " if lab.backend == "bmv2" else ""
     where = "".join(
         f"- `topology-{n}.clab.yml` on {address}\n" for n, address in enumerate(lab.machines, 1)
     )

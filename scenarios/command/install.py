@@ -82,6 +82,7 @@ def main(root: Path, kind: str) -> None:
         InstallError: This machine lacks something, or the lock file could not be installed.
     """
     _become_the_user()
+    _take_bundled(root)
     compiles = kind in EXTRAS or _check(root, kind)
     with _alone(root):
         if not _is_installed(root, kind):
@@ -100,6 +101,7 @@ def add_extra(root: Path, extra: str) -> None:
     Raises:
         InstallError: They could not be installed.
     """
+    _take_bundled(root)
     with _alone(root):
         if not _is_installed(root, extra):
             _install_extra(root, extra)
@@ -115,6 +117,14 @@ def _become_the_user() -> None:
     os.setgid(int(os.environ["SUDO_GID"]))
     os.setuid(user)
     os.environ["HOME"] = pwd.getpwuid(user).pw_dir
+
+
+def _take_bundled(root: Path) -> None:
+    """Have installers take wheels from a bundle's folder alone, where the project came as one
+    (`scenarios.command.bundle`)."""
+    wheels = root / "bundle" / "wheels"
+    if wheels.is_dir():
+        os.environ.update(PIP_NO_INDEX="1", PIP_FIND_LINKS=wheels.as_uri())
 
 
 def _check(root: Path, kind: str) -> bool:

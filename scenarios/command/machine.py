@@ -149,3 +149,12 @@ def clean_net() -> None:
     print(ended_in_words(cleaned))
     for runner in cleaned.alive:
         print(f"process {runner} still runs a network, which is left alone")
+
+
+def bundle() -> None:
+    """Pack the project, its packages and its compiled programs for machines without network."""
+    from scenarios.command.bundle import make_bundle
+
+    made = make_bundle(Path.cwd(), lambda step: print(f"  {step}", flush=True))
+    print(f"{made.name}, {made.stat().st_size / 1e6:.0f} MB; on a machine like this one:")
+    print(f"  tar xf {made.name} && cd canary && make scenario FAULTS=10pct K=4")

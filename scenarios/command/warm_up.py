@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from analysis.methods.registry import METHODS, find_methods
+from canary_softswitch.compiler.build import keep, kept
 from scenarios.experiment.observer import Observer, Progress
 from scenarios.experiment.request import load_scenario
 from scenarios.experiment.run import run_experiment
@@ -19,12 +20,23 @@ ROOT = Path(__file__).parents[2]
 
 def warm_up(progress: Progress) -> None:
     """Compile all kernels, and meanwhile make the smallest run, which compiles the switch program,
-    and discard it; ``progress`` is called with what is being done."""
+    and discard it; ``progress`` is called with what is being done.
+
+    What a bundle holds is not compiled again where its compiler and processor are those of here.
+    """
+    for library in bundled(ROOT, "compiled").glob("*.so"):
+        if kept(library.name) is None:
+            keep(library.name, library.read_bytes())
     files = [file for room in ("testbed", "analysis", "scenarios") for file in c_files(room)]
     with ThreadPoolExecutor(1) as beside:
         run = beside.submit(smallest_run)
         compile_all(files, lambda share: progress("compiling", share))
         run.result()
+
+
+def bundled(project: Path, what: str) -> Path:
+    """Return the folder of a project in which a bundle keeps its ``wheels`` or ``compiled``."""
+    return project / "bundle" / what
 
 
 def c_files(room: str) -> list[Path]:

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from testbed.arrays import IntArray, LongArray
+from testbed.arrays import IntArray, LongArray, product
 from testbed.fabric.clos import Fabric, TopologyError
 from testbed.fabric.paths import Paths, pointers
 from testbed.kernels import Kernels
@@ -90,7 +90,7 @@ class Ecmp:
         turn = np.full((self.fabric.n_tors, self.fabric.n_tors), -1, np.int8)
         for tier in range(self.top, 0, -1):
             reach = self.reach(tier)
-            turn[(reach @ reach.T) > 0] = tier
+            turn[product(reach, reach.T) > 0] = tier
         np.fill_diagonal(turn, 0)
         return turn
 
@@ -104,7 +104,7 @@ class Ecmp:
         for tier in range(1, self.top + 1):
             reach = self.reach(tier)
             here = self.turn == tier
-            width[here] = (reach @ reach.T)[here].round()
+            width[here] = product(reach, reach.T)[here].round()
         return width
 
     @cached_property

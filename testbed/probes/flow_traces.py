@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from testbed.arrays import FloatArray, IntArray
+from testbed.arrays import FloatArray, IntArray, product
 from testbed.dataplane.adapted import IcmpLimit
 from testbed.fabric.ecmp import Ecmp
 from testbed.fabric.paths import Paths
@@ -171,7 +171,8 @@ def _partners(ecmp: Ecmp) -> npt.NDArray[np.float32]:
     linked = np.zeros((fabric.n_switches, fabric.n_switches), np.bool_)
     linked[fabric.link_src[::2], fabric.link_dst[::2]] = True
     uplinks = linked[np.ix_(middle, top)].astype(np.float32)
-    together = (uplinks @ uplinks.T > 0).astype(np.float32)
+    together = (product(uplinks, uplinks.T) > 0).astype(np.float32)
     partners = np.zeros((fabric.n_tors, fabric.n_switches), np.float32)
-    partners[:, middle] = linked[np.ix_(np.arange(fabric.n_tors), middle)] @ together
+    tors = linked[np.ix_(np.arange(fabric.n_tors), middle)].astype(np.float32)
+    partners[:, middle] = product(tors, together)
     return partners

@@ -120,8 +120,8 @@ def judge(folder: Path, scenario: str, scores: list[tuple[float, float]], **more
         path.mkdir(parents=True)
         summary = {"backend": more.get("backend", "bmv2"), "methods": methods}
         (path / "summary.json").write_text(json.dumps(summary))
-    environment = os.environ | {"SCENARIO": scenario, "SEEDS": more.get("seeds", "1 2")}
-    return run(sys.executable, "-c", program, cwd=folder, env=environment).returncode
+    environment = {"SCENARIO": scenario, "SEEDS": more.get("seeds", "1 2"), "BACKEND": "bmv2"}
+    return run(sys.executable, "-c", program, cwd=folder, env=os.environ | environment).returncode
 
 
 def test_a_good_night(tmp_path: Path) -> None:

@@ -280,3 +280,14 @@ def test_a_folder_that_cannot_be_written_is_said(tiny: Path) -> None:
         shutil.move(tiny, place)
         code, _, errors = said(set_up(Path(place, "tiny"), SUDO_UID="65534", SUDO_GID="65534"))
     assert code == 2 and f"{place}/tiny cannot be written" in errors
+
+
+def test_a_bundle_is_set_up_from_its_own_wheels(tiny: Path, tmp_path: Path) -> None:
+    wheels = tiny / "bundle" / "wheels"
+    wheels.mkdir(parents=True)
+    [wheel] = tiny.glob("needed-1.0-*.whl")
+    wheel.rename(wheels / wheel.name)
+    elsewhere = {"PIP_FIND_LINKS": str(tmp_path / "none"), "PIP_NO_INDEX": "1"}
+    code, _, errors = said(set_up(tiny, **elsewhere))
+    assert (code, errors) == (0, "")
+    assert "needed==1.0" in versions(tiny / ".venv" / "bin" / "python")
