@@ -87,7 +87,7 @@ help:
 	@echo 'make bench, bench-net, bench-instructions   speed; TCP (root); valgrind'
 	@echo 'make -C p4                       compile the P4 program; make wheels, release'
 	@echo 'make setup, setup-plot, setup-cluster   what other targets do by themselves'
-	@echo 'make clean, make bundle          remove .venv and caches; one file for machines without network'
+	@echo 'make clean, make bundle          remove .venv; one file for use without network'
 	@echo
 	@echo 'canary explain WORD              what a word on the screen means (.venv/bin)'
 
