@@ -82,4 +82,4 @@ def _from_file(topology: str, tier0: str, hosts: int) -> Fabric:
 @lru_cache(maxsize=4)
 def _read(path: Path, mtime_ns: int, size: int, tier0: str) -> Imported:
     """Return what is in a file, which a run asks for several times."""
-    return read_topology(path, tier0 or None)
+    return read_topology(path, None if tier0 == "auto" else tier0)

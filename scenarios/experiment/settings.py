@@ -265,9 +265,9 @@ class Settings:
         str,
         Field(
             description="with a file as `TOPOLOGY`: a pattern for the names of its ToRs, such as "
-            "`leaf*`, if the file and the names do not say"
+            "`leaf*`; `auto`: by tiers and roles in the file, names, or the hosts at them"
         ),
-    ] = ""
+    ] = "auto"
     hosts: Annotated[
         int,
         Field(

@@ -155,7 +155,7 @@ def test_every_option_says_its_default_and_bounds(canary: Canary, command: str) 
     said = canary(command, "-h")
     assert said.code == 0
     text = " ".join(said.out.partition("Options:")[2].split())
-    options = re.findall(r" (--[a-z-]+) (<\w+>) (.*?)(?= --[a-z-]+ | -h, --help)", f" {text}")
+    options = re.findall(r" (--[a-z0-9-]+) (<\w+>) (.*?)(?= --[a-z0-9-]+ | -h, --help)", f" {text}")
     for name, kind, meaning in options:
         brackets = re.findall(r"\[(?:default: [^\]]+|required)\]", meaning.replace("[:", "(:"))
         assert brackets, f"{name}: {meaning}"

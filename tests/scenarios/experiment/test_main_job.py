@@ -260,6 +260,7 @@ def test_the_summary_has_the_documented_form(run_path: Path) -> None:
         "collection_seconds",
         "packet_hops",
         "conservation",
+        "flow_sizes",
         "metered",
         "topology",
         "missing",

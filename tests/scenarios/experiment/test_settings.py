@@ -26,7 +26,8 @@ def test_every_setting_says_what_it_is(setting) -> None:
         for value in (setting.low, setting.high):
             if setting.name != "tcp":
                 backend = "virtual" if setting.name in ("threads", "skew") else "flow"
-                made = make_settings({setting.name: value, "backend": backend})
+                file = {"topology": "lab.clab.yml"} if setting.name == "hosts" else {}
+                made = make_settings({setting.name: value, "backend": backend} | file)
                 assert getattr(made, setting.name) == value
         for value in (setting.low - 1, setting.high + 1):
             with pytest.raises(SettingsError, match=f"{setting.name.upper()}={value} is out of"):
