@@ -127,7 +127,8 @@ def latest(rows: Iterable[Row]) -> list[Row]:
 
 
 def main(command: str = "", *arguments: str) -> int:
-    """Record, or collect."""
+    """Run the command line: `record` writes the row of a job, `collect` adds rows to the
+    table. Return the exit code."""
     if command == "record" and len(arguments) == 3:
         file, what, result = arguments
         write(Path(file), [*read(Path(file)), this_system(what, result)])

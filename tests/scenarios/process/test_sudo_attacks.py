@@ -60,7 +60,7 @@ class Attack:
 
     @property
     def variables(self) -> dict[str, str]:
-        """The user's environment."""
+        """The environment of the user who calls sudo, with the instruments of each attack in it."""
         return {
             "LD_PRELOAD": f"{self.tools / 'preload.so'}",
             "PYTHONPATH": f"{self.tools}",
