@@ -11,6 +11,7 @@ import typer
 
 from scenarios.experiment.terminal import line, progress_bar, wide_console
 from testbed.errors import UserError
+from testbed.fabric.names import command
 
 if TYPE_CHECKING:
     from scenarios.papers.experiment import Effort, Experiment
@@ -83,8 +84,9 @@ def reproduce(
 
 def _run(experiments: Sequence[Experiment], effort: Effort, out: Path, cluster: str | None) -> None:
     """Run experiments one after the other; the failed ones are reported at the end."""
+    from scenarios.command.show import own_name
     from scenarios.extras import NO_PICTURE, can_draw
-    from scenarios.papers.reproduce import need_out, write_overview
+    from scenarios.papers.reproduce import need_out
     from scenarios.papers.reproduce import reproduce as run
     from scenarios.papers.tables import verdict_table
     from testbed.record.run import RunError
@@ -98,14 +100,14 @@ def _run(experiments: Sequence[Experiment], effort: Effort, out: Path, cluster: 
             except RunError as error:
                 failed.append(str(error))
                 continue
-            write_overview(out)
             console.print(verdict_table(experiment, lines))
             console.print(line(f"{out / experiment.name}/index.html"), soft_wrap=True)
     if not can_draw():
         console.print(line(NO_PICTURE, "yellow"), soft_wrap=True)
     if failed:
         raise RunError("; ".join(failed))
-    console.print(line(f"all: {out}/index.html"), soft_wrap=True)
+    shown = command(own_name(), "ui", *([] if out.parent == Path("runs") else ["--in", str(out)]))
+    console.print(line(f"all: {shown} shows them in a browser"), soft_wrap=True)
 
 
 def _checked(trace: Path | None, experiments: Sequence[Experiment]) -> Path | None:
