@@ -29,7 +29,7 @@ define line_end
 endef
 $(foreach v,$(said),$(if $(findstring $(line_end),$(value $v)),$(error make: $v= holds the end of a line, which make cannot pass on)))
 
-targets := help help-options setup setup-dev setup-plot setup-cluster scenario compare reproduce analyze show export-lab net shell clean-net doctor calibrate \
+targets := help help-options setup setup-dev setup-plot setup-cluster scenario compare reproduce analyze show ui export-lab net shell clean-net doctor calibrate \
 	bundle test test-vm sanitize lint docs bench bench-net bench-instructions wheels release p4 lock clean
 
 # To make, a folder is a target that is done: without this, `make scenarios` does nothing and succeeds.
@@ -74,14 +74,14 @@ help:
 	@echo 'make help-options                the settings of a run, and what targets take'
 	@echo 'make compare SEEDS=1-20          many runs, with intervals and a plot; SWEEP=K=4'
 	@echo 'make show RUN=DIR                the result of a run again; VERBOSE=1: all of it'
+	@echo 'make ui                          all runs and comparisons in a browser'
 	@echo 'make analyze RUN=DIR             diagnose a run again, without its network'
 	@echo 'make reproduce                   figures and tables of the papers'
 	@echo 'make net K=4                     the network under Mininet with a prompt (root)'
 	@echo 'make shell SWITCH=agg0_1         p4runtime-sh on a switch of that network (root)'
 	@echo 'make clean-net                   remove what a crashed run left of it (root)'
 	@echo 'make export-lab K=4              the network as a lab for containerlab'
-	@echo 'make calibrate                   choose parameters of methods on training runs'
-	@echo 'make doctor                      what this machine can run, and what to install'
+	@echo 'make calibrate, make doctor      choose parameters; what this machine can run'
 	@echo 'make test                        the tests; make lint: the checks; make docs'
 	@echo 'make test-vm, make sanitize      netem in a virtual machine (root); sanitizers'
 	@echo 'make bench, bench-net, bench-instructions   speed; TCP (root); valgrind'
@@ -152,6 +152,9 @@ reproduce: $(READY) $(if $(call only,FIG),$(shows))
 analyze show: $(READY)
 	@test -n $(call quoted,$(call only,RUN)) || { echo 'say which run: make $@ RUN=runs/...'; exit 2; }
 	@$(BIN)/canary $@$(if $(call only,TRUST), --trust)$(if $(rest), $(rest)) -- $(call quoted,$(call only,RUN))
+
+ui: $(READY)
+	@$(BIN)/canary ui
 
 calibrate: $(READY)
 	@$(BIN)/canary calibrate --out scenarios/calibrated.yaml
