@@ -248,6 +248,7 @@ def test_the_list_in_a_browser(width: int, dark: bool, shelf: Path, chromium: Br
         page.locator("#difference").click()
         page.wait_for_url(f"{address}difference**")
         assert HOSTILE in page.inner_text("pre")
+        assert cut_off(page) == []
         page.locator("header a").click()
         page.wait_for_url(address)
         page.locator("#list th a").first.click()
