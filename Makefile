@@ -58,7 +58,7 @@ takes_show := RUN TRUST QUIET JSON VERBOSE FAIL_UNDER JUNIT SUMMARY
 takes_shell := SWITCH FORCE
 takes_test := COVERAGE
 takes_p4 := P4C
-takes_reproduce := FIG DRAWS OUT TRACE RESULTS CLUSTER
+takes_reproduce := FIG DRAWS OUT TRACE RESULTS CLUSTER QUIET JSON
 goals := $(or $(MAKECMDGOALS),help)
 ifeq (,$(filter scenario compare net export-lab,$(goals)))
 takes := $(foreach g,$(goals),$(takes_$g))
@@ -104,7 +104,7 @@ help-options:
 	@echo '  METHODS=flock:p_bad=0.01,007  some methods, with parameters (docs/reference/methods.md), or mine.py'
 	@echo '  PARAMETERS=default|paper|FILE  of all methods; FAULT_RATE=0.001  what a fault is'
 	@echo 'make show and analyze:   TRUST=1 reads a run that was changed on purpose, too'
-	@echo 'make reproduce:   FIG=canary-8, quick or all; DRAWS=20; OUT=DIR'
+	@echo 'make reproduce:   FIG=canary-8, quick or all; DRAWS=20; OUT=DIR; QUIET=1, JSON=1'
 	@echo 'make export-lab:   HOSTS=192.0.2.1,192.0.2.2 for several machines; OUT=DIR [<scenario>-lab]'
 	@echo 'make shell:   FORCE=1 takes the switch from its controller, to write to it'
 	@echo 'make test:   COVERAGE=1 says how much of the Python code it reaches'

@@ -210,9 +210,8 @@ def show_run(directory: Path, offered: str, verbose: bool = False, trust: bool =
 def own_name() -> str:
     """Return how the user calls this program: ``canary`` if the shell would find it, else its path,
     from the current folder if it is below."""
-    program = Path(sys.argv[0])
-    found = shutil.which("canary")
-    if program.name != "canary" or (found and Path(found).resolve() == program.resolve()):
+    program, found = Path(sys.executable).parent / "canary", shutil.which("canary")
+    if not program.is_file() or (found and Path(found).resolve() == program.resolve()):
         return "canary"
     here = Path.cwd()
     return str(program.relative_to(here) if program.is_relative_to(here) else program)
