@@ -115,6 +115,9 @@ FILES: dict[str, Callable[[Path, Sources], None]] = {
 }
 
 
+NO_FIGURES: dict[str, Any] = {"methods": {}}
+
+
 def text(path: Path) -> None:
     path.write_text("dear diary,\n")
 
@@ -245,6 +248,43 @@ def test_a_full_disk_leaves_what_was_there(sources: Sources, place: Path, name: 
     with full_disk(), pytest.raises((UserError, OSError)):
         FILES[name](place / name, sources)
     assert snapshot(place) == before
+
+
+def binary(path: Path) -> None:
+    path.write_bytes(CAPTURE_HEAD)
+
+
+@pytest.mark.parametrize(
+    "foreign",
+    [binary, link, dangling, pipe, unix_socket, device, folder],
+    ids=lambda each: each.__name__,
+)
+def test_a_summary_is_added_to_text_alone(place: Path, foreign: Callable[[Path], None]) -> None:
+    """``--summary`` adds to a file, as GitHub asks; it followed links and waited for pipes."""
+    gate = Gate(summary=place / "summary.md")
+    foreign(place / "summary.md")
+    before = snapshot(place)
+    for add in (
+        lambda: Gate.of(None, None, gate.summary),
+        lambda: gate.passes("a run", NO_FIGURES),
+    ):
+        with pytest.raises(UserError, match=r"--summary .*/summary\.md") as raised:
+            add()
+        assert "\n" not in str(raised.value) and snapshot(place) == before
+
+
+def test_a_summary_is_added_whole_or_not_at_all(place: Path) -> None:
+    gate = Gate(summary=place / "summary.md")
+    text(place / "summary.md")
+    gate.passes("a run", NO_FIGURES)
+    added = (place / "summary.md").read_text()
+    assert added.startswith("dear diary,\n### a run\n")
+    with full_disk(), pytest.raises(OSError):
+        gate.passes("a run", NO_FIGURES)
+    assert (place / "summary.md").read_text() == added
+    (place / "summary.md").chmod(0o444)
+    with pytest.raises(UserError, match="is read-only"):
+        gate.passes("a run", NO_FIGURES)
 
 
 def test_a_file_that_appears_while_ours_is_made_stays(sources: Sources, place: Path) -> None:
