@@ -101,12 +101,14 @@ def read_minus_meters(record: Record) -> list[MinusMeter]:
     assert isinstance(record.fabric, PacketFabric)  # as every network of packets is
     decoder = SegmentDecoder(record.fabric, parts, record.table("switches")["id"])
     rules = record.table("rules")
+    rerouted = record.network.get("rerouted")
     meters = []
     for epoch in range(record.network["epochs"]):
         now = rules["epoch"] == epoch
         in_force = Rules(*(rules[name][now] for name in ("flow_hi", "flow_lo", "segment")))
         dump = MeterDump(**record.table(registers(epoch)))
-        meters.append(minus_meter(dump, decoder.decode, parts, in_force))
+        changed = None if rerouted is None else [s for e, s in rerouted if e == epoch]
+        meters.append(minus_meter(dump, decoder.decode, parts, in_force, changed))
     return meters
 
 

@@ -120,6 +120,9 @@ class Network(TypedDict):
     restarted: NotRequired[
         Annotated[_Cells, _field("(epoch, switch) with void counts, as it restarted")]
     ]
+    rerouted: NotRequired[
+        Annotated[_Cells, _field("(epoch, switch) in which flows may have moved to other paths")]
+    ]
     rules_installed: NotRequired[Annotated[int, _number("flows that got rules", "rules")]]
     rules_removed: NotRequired[Annotated[int, _number("flows whose rules were removed", "rules")]]
     rules_refused: NotRequired[
