@@ -21,12 +21,16 @@ import pytest
 from analysis.evaluation.parameter_sets import Calibrated, write_set
 from analysis.evaluation.ranking import COLUMNS
 from analysis.pages.template import ASSETS, write_page
+from scenarios.command.classroom import make_class
+from scenarios.command.export_lab import export_lab
 from scenarios.command.gates import Gate
 from scenarios.command.imports import import_to
 from scenarios.command.localize import RANKING, export
 from scenarios.command.plan import write_plan
+from scenarios.experiment.request import Scenario, make_request
 from scenarios.many.compare import _is_key as is_comparison_key
 from scenarios.many.work import hold_folder, is_of, write_key
+from scenarios.papers.chapter import write_chapter
 from scenarios.papers.experiment import Effort
 from scenarios.papers.registry import EXPERIMENTS
 from scenarios.papers.reproduce import MARK, need_out, reproduce
@@ -347,7 +351,33 @@ def an_import(path: Path, sources: Sources) -> None:
     import_to("edgelist", [edges], path, tors="[01]")
 
 
-FOLDERS = (a_run, a_comparison, a_reproduction, an_export, an_import, reproductions)
+CLASS = {"k": 4, "backend": "virtual", "epochs": 1, "epoch_ms": 50}
+
+
+def a_class(path: Path, sources: Sources) -> None:
+    settings = make_request(None, CLASS).settings()
+    make_class("faulty_links", Scenario(), settings, 1, 1, path, quiet)
+
+
+def a_chapter(path: Path, sources: Sources) -> None:
+    write_chapter([EXPERIMENTS["canary-table-3"]], sources.reproduced, path)
+
+
+def a_lab(path: Path, sources: Sources) -> None:
+    export_lab(make_request(None, {"k": 4, "backend": "bmv2"}), "", path)
+
+
+FOLDERS = (
+    a_run,
+    a_comparison,
+    a_reproduction,
+    an_export,
+    an_import,
+    reproductions,
+    a_class,
+    a_chapter,
+    a_lab,
+)
 
 
 def full(path: Path) -> None:
