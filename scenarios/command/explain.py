@@ -8,7 +8,7 @@ import textwrap
 from collections.abc import Callable, Mapping
 
 from analysis.evaluation.columns import columns
-from analysis.evaluation.comparison import MEANS
+from analysis.evaluation.comparison_table import MEANS
 from analysis.methods.base import Method, split
 from analysis.methods.registry import ALIASES, build, method_names
 from scenarios.command.options import table_row

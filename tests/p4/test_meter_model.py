@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Canary's meters at any width (`scenarios.papers.sketches.meters`) against the switch's, of 1,024."""
+"""Canary's meters of any width, `scenarios.papers.sketches.meters`, against those of the switch."""
 
 from __future__ import annotations
 
