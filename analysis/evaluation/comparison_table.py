@@ -27,7 +27,7 @@ from analysis.evaluation.comparison import (
 )
 from analysis.evaluation.intervals import Interval, interval, paired
 from analysis.evaluation.report import add_heading, threshold_line
-from analysis.methods.base import UNRANKED
+from analysis.methods.diagnosis import UNRANKED
 from testbed.fabric.names import plain
 from testbed.record.measurements import ENOUGH
 
