@@ -151,8 +151,9 @@ def _selected(record: Record, sent: LongArray) -> tuple[LongArray, BoolArray] | 
     fewer flows came than the controller asked for, bool[E, S]; None if they are unknown.
 
     In the first epoch the controller asks for DELTA flows on each segment, then where ALPHA or BETA
-    was not reached (Canary, section III-D). An epoch in which a segment counted nothing says
-    nothing of it, and neither do numbers that the size of a table limited.
+    was not reached (Canary, section III-D), but for no more than meters tell apart. An epoch in
+    which a segment counted nothing says nothing of it, and neither do numbers that the size of a
+    table limited.
     """
     config = record.config
     limited = record.network.get("rules_refused", 0) > 0
@@ -165,9 +166,11 @@ def _selected(record: Record, sent: LongArray) -> tuple[LongArray, BoolArray] | 
     for each, name in zip(cells, names, strict=True):
         each[table["epoch"], table["segment"]] = table[name]
     packets, flows, rules, installed = cells
-    missed = (packets < config["alpha"]) | (flows < config["beta"])
-    asked = np.concatenate((np.full((1, shape[1]), config["delta"] > 0), missed[:-1]))
-    return rules, asked & (installed < config["delta"]) & (sent > 0)
+    most = record.network.get("flows_a_segment", 1 << 31)
+    missed = (packets < config["alpha"]) | (flows < min(config["beta"], most))
+    more = np.where(missed, np.minimum(config["delta"], most - flows), 0)[:-1]
+    asked = np.concatenate((np.full((1, shape[1]), min(config["delta"], most)), more))
+    return rules, (installed < asked) & (sent > 0)
 
 
 def _flows(

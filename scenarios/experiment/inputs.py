@@ -148,6 +148,7 @@ def inputs_of(
         traffic: The hosts' packets.
     """
     segments = fabric.segments(settings.monitors, settings.seed)
+    fit = flows_that_fit(segments)
     return Inputs(
         backend=settings.backend,
         threads=settings.threads,
@@ -158,10 +159,10 @@ def inputs_of(
         epochs=Epochs(settings.epochs, settings.epoch_ns, settings.skew),
         selection=SelectionParameters(
             settings.alpha,
-            settings.beta,
-            settings.delta,
+            min(settings.beta, fit),
+            min(settings.delta, fit),
             settings.eta,
-            most=max(flows_that_fit(segments), settings.beta),
+            most=fit,
         ),
         plan=plan,
         injector=settings.injector,

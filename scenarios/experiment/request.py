@@ -21,9 +21,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from scenarios.experiment.fabrics import packet_fabric_of
 from scenarios.experiment.settings import Settings, SettingsError, described, make_settings
-from testbed.control.selection import flows_that_fit
 from testbed.fabric.clos import Fabric, TopologyError
 from testbed.fabric.names import nearest
 from testbed.faults.plan import FaultError, FaultPlan
@@ -79,21 +77,7 @@ class Request:
             usual = {s.name: s.on.get(was, s.default) for s in described() if s.on}
             recorded = {n: v for n, v in recorded.items() if n not in usual or v != usual[n]}
         base = dict(self.scenario.defaults) | recorded
-        settings = make_settings(dict(self.given) | {"backend": backend}, base)
-        return self._with_meters_that_fit(settings)
-
-    def _with_meters_that_fit(self, settings: Settings) -> Settings:
-        """Return the settings with no more flows a segment by default than meters tell apart."""
-        own = {"beta", "delta"} - self.named
-        if settings.backend == "flow" or not own:  # without packets meters are as large as needed
-            return settings
-        segments = packet_fabric_of(settings).segments(settings.monitors, settings.seed)
-        fit = flows_that_fit(segments)
-        beta = min(settings.beta, fit) if "beta" in own else settings.beta
-        delta = min(settings.delta, max(beta, fit)) if "delta" in own else settings.delta
-        if (beta, delta) == (settings.beta, settings.delta):
-            return settings
-        return replace(settings, beta=beta, delta=delta)
+        return make_settings(dict(self.given) | {"backend": backend}, base)
 
 
 def make_request(

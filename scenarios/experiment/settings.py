@@ -188,8 +188,8 @@ class Settings:
         Field(
             ge=0,
             le=4096,
-            description="target of flows per segment and epoch; by default no more than meters "
-            "tell apart: 7 with `K=16`",
+            description="target of flows per segment and epoch, of which meters tell apart 28 with "
+            "`K=8` and 7 with `K=16`: no more are asked for",
         ),
     ] = 20
     delta: Annotated[
@@ -197,8 +197,7 @@ class Settings:
         Field(
             ge=1,
             le=4096,
-            description="flows selected together (Canary, section III-D); by default no more than "
-            "meters tell apart",
+            description="flows selected together (Canary, section III-D)",
         ),
     ] = 20
     eta: Annotated[

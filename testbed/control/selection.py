@@ -37,7 +37,8 @@ class SelectionParameters:
 
     ``alpha`` packets and ``beta`` flows a segment and epoch, ``delta`` flows a request, ``eta``
     packets in HashPipe that a large flow exceeds; ``latency_ns`` is the time from a digest to the
-    rules it causes. ``most`` is the most flows that are monitored on a segment, whatever it counts.
+    rules it causes. ``most`` is the most flows that are monitored on a segment, whatever it counts:
+    see `flows_that_fit`.
     """
 
     alpha: int = 1000

@@ -123,6 +123,9 @@ class Network(TypedDict):
     rerouted: NotRequired[
         Annotated[_Cells, _field("(epoch, switch) in which flows may have moved to other paths")]
     ]
+    flows_a_segment: NotRequired[
+        Annotated[int, _number("the most flows with rules on a segment: meters tell no more apart")]
+    ]
     rules_installed: NotRequired[Annotated[int, _number("flows that got rules", "rules")]]
     rules_removed: NotRequired[Annotated[int, _number("flows whose rules were removed", "rules")]]
     rules_refused: NotRequired[

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import scenarios
-from scenarios.experiment.request import load_scenario, make_request, scenario_names
+from scenarios.experiment.request import load_scenario, scenario_names
 from scenarios.experiment.settings import Settings, SettingsError
 from testbed.fabric.fat_tree import FatTree
 from testbed.faults.plan import FaultError, FaultPlan
@@ -140,24 +140,6 @@ def test_what_settings_say_wrong_is_told_as_theirs(tmp_path: Path) -> None:
     with pytest.raises(FaultError) as error:
         plan_of(tmp_path, BEGIN + "SCENARIO = Scenario()", faults="10pxt")
     assert str(error.value).startswith("FAULTS item '10pxt' is unknown")
-
-
-@pytest.mark.parametrize(
-    ("given", "flows"),
-    [
-        ({}, (20, 20)),
-        ({"k": 16}, (7, 7)),
-        ({"k": 16, "backend": "flow"}, (20, 20)),
-        ({"k": 16, "beta": 20}, (20, 20)),
-        ({"k": 16, "delta": 30}, (7, 30)),
-        ({"k": 8, "monitors": "tor"}, (1, 1)),
-    ],
-)
-def test_defaults_ask_for_no_more_flows_than_meters_tell_apart(
-    given: dict[str, object], flows: tuple[int, int]
-) -> None:
-    settings = make_request(None, {"backend": "virtual"} | given).settings()
-    assert (settings.beta, settings.delta) == flows
 
 
 @pytest.fixture
