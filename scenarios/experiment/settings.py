@@ -184,11 +184,21 @@ class Settings:
         int, Field(ge=0, le=10**9, description="target of packets per segment and epoch")
     ] = 1000
     beta: Annotated[
-        int, Field(ge=0, le=4096, description="target of flows per segment and epoch")
+        int,
+        Field(
+            ge=0,
+            le=4096,
+            description="target of flows per segment and epoch, of which meters tell apart 28 with "
+            "`K=8` and 7 with `K=16`: no more are asked for",
+        ),
     ] = 20
     delta: Annotated[
         int,
-        Field(ge=1, le=4096, description="flows selected together (Canary, section III-D)"),
+        Field(
+            ge=1,
+            le=4096,
+            description="flows selected together (Canary, section III-D)",
+        ),
     ] = 20
     eta: Annotated[
         int,

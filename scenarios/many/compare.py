@@ -23,13 +23,8 @@ import numpy.typing as npt
 from pydantic import BaseModel, Field, ValidationError
 
 import canary_softswitch
-from analysis.evaluation.comparison import (
-    COLUMNS,
-    average_precision,
-    degraded_seeds,
-    found_at,
-    plot,
-)
+from analysis.evaluation.comparison import COLUMNS, average_precision, degraded_seeds, found_at
+from analysis.evaluation.comparison_plot import plot
 from analysis.evaluation.pictures import files_of, new_files
 from analysis.methods.parameters import DEFAULTS, Parameters
 from analysis.methods.registry import GROUP, BuiltMethod, find_methods
