@@ -105,7 +105,7 @@ help-options:
 	@echo '  PARAMETERS=default|paper|FILE  of all methods; FAULT_RATE=0.001  what a fault is'
 	@echo 'make show and analyze:   TRUST=1 reads a run that was changed on purpose, too'
 	@echo 'make reproduce:   FIG=canary-8, quick or all; DRAWS=20; OUT=DIR; QUIET=1, JSON=1'
-	@echo 'make export-lab:   HOSTS=192.0.2.1,192.0.2.2 for several machines; OUT=DIR [<scenario>-lab]'
+	@echo 'make export-lab:   MACHINES=192.0.2.1,192.0.2.2 for several machines; OUT=DIR [<scenario>-lab]'
 	@echo 'make shell:   FORCE=1 takes the switch from its controller, to write to it'
 	@echo 'make test:   COVERAGE=1 says how much of the Python code it reaches'
 

@@ -67,7 +67,7 @@ def export_lab(
     ctx: typer.Context,
     scenario: ScenarioOption = None,
     config: ConfigOption = None,
-    hosts: Annotated[
+    machines: Annotated[
         str,
         typer.Option(
             help="IPv4 addresses of the machines that share the fabric, separated by commas. "
@@ -100,7 +100,7 @@ def export_lab(
     output = Output(quiet)
     with output.working():
         ctx.obj.print_environment()
-        folder = write_lab(request, hosts, out)
+        folder = write_lab(request, machines, out)
     said = line(f"lab: {folder}; its README.md says how to start it")
     output.show(folder, dict, lambda: wide_console().print(said, soft_wrap=True))
 

@@ -72,12 +72,7 @@ def reproduce(
     if (quiet or as_json) and (fig is None or results is not None):
         raise UserError("--quiet and --json are for what is reproduced: say what with FIG=")
     if results is not None:
-        from scenarios.papers.results import RESULTS, write_results
-        from testbed.record.outputs import in_words, need_place
-
-        replaces = need_place(results, RESULTS, "RESULTS=")
-        write_results(results, out)
-        console.print(line(f"written: {in_words(results, replaces)}"), soft_wrap=True)
+        console.print(line(f"written: {_write_results(results, out)}"), soft_wrap=True)
         return
     if fig is None:
         console.print(experiment_table(out))
@@ -92,6 +87,16 @@ def reproduce(
         output.show(
             out, lambda: {n: _figures(out / n, lines) for n, lines in found.items()}, lambda: None
         )
+
+
+def _write_results(file: Path, out: Path) -> str:
+    """Write the results of what was run in ``out`` into a file, and return its path in words."""
+    from scenarios.papers.results import RESULTS, write_results
+    from testbed.record.outputs import in_words, need_place
+
+    replaces = need_place(file, RESULTS, "RESULTS=")
+    write_results(file, out)
+    return in_words(file, replaces)
 
 
 def _run(
