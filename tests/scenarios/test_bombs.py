@@ -324,6 +324,16 @@ IMPORTED: dict[str, Callable[[], str]] = {
     "dashes": lambda: "-" * (3 << 20),
     "names": lambda: "a-b " * (1 << 19),
     "brackets": lambda: "[" * (3 << 20),
+    "elements": lambda: "<node>" * 1_000_000,
+    "entities": lambda: (
+        '<!DOCTYPE a [<!ENTITY b "bbbbbbbbbb">'
+        + "".join(f'<!ENTITY b{i} "{"&b;" * 100}">' for i in range(20))
+        + "]><node id='0'>&b19;</node>"
+    ),
+    "hosts": lambda: (
+        "Nodes 1000000000\nTiers 2\nPodsize 1000000000\nTier 0\nRadix_Down 1\nRadix_Up 1\n"
+        "Tier 1\nRadix_Down 1000000000\n"
+    ),
     "labels": lambda: "a{" + "b" * (3 << 20) + "} 1\n",
     "interfaces": lambda: json.dumps(
         {"path": "interface[name=" * 100_000, "prefix": "a", "delta": 1}
