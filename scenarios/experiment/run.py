@@ -262,9 +262,10 @@ def analyze(
         summary = _diagnose(run, writer, progress, chosen)
         if (path / "summary.json").is_file():
             summary["wall_seconds"] = run.summary["wall_seconds"]
-            for name in ("flow_sizes", "traffic_file"):
-                if name in run.summary:
-                    summary[name] = run.summary[name]
+            if (sizes := run.summary.get("flow_sizes")) is not None:
+                summary["flow_sizes"] = sizes
+            if (file := run.summary.get("traffic_file")) is not None:
+                summary["traffic_file"] = file
         writer.json("summary.json", summary)
     return summary
 
