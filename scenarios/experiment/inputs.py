@@ -11,7 +11,7 @@ import numpy.typing as npt
 from scenarios.experiment.fabrics import fabric_of
 from scenarios.experiment.settings import REAL_TIME, Backend, Injector, Settings
 from testbed.arrays import BoolArray
-from testbed.control.selection import SelectionParameters
+from testbed.control.selection import SelectionParameters, flows_that_fit
 from testbed.dataplane.adapted import IcmpLimit
 from testbed.fabric.clos import Fabric
 from testbed.fabric.monitors import monitor_switches
@@ -19,6 +19,7 @@ from testbed.fabric.packet_fabric import PacketFabric
 from testbed.fabric.segments import Segments
 from testbed.faults.events import Event, parse_events
 from testbed.faults.plan import FaultPlan, noise_rates
+from testbed.network.virtual import LinkModel
 from testbed.probes.path_discovery import host_rate_limit
 from testbed.traffic.demand import Demand, locality_share
 from testbed.traffic.flows import Traffic
@@ -136,6 +137,19 @@ def traces_of_host(settings: Settings, fabric: Fabric) -> float:
     return settings.traces_per_s or TRACED * host_rate_limit(fabric, settings.answers_per_s(fabric))
 
 
+def links_of(settings: Settings, scenario: LinkModel) -> LinkModel:
+    """Return delay, rate and queue of the links: those of the settings, else of the scenario."""
+    return LinkModel(
+        delay_ns=round(settings.delay * 1000) or scenario.delay_ns,
+        rate_bps=round(settings.rate * 1e6) or scenario.rate_bps,
+        queue_bytes=settings.queue * FRAME_BYTES or scenario.queue_bytes,
+    )
+
+
+FRAME_BYTES = 1514
+"""The largest frame of the traffic, which QUEUE counts."""
+
+
 def inputs_of(
     settings: Settings, fabric: PacketFabric, plan: FaultPlan, traffic: Traffic
 ) -> Inputs:
@@ -147,15 +161,23 @@ def inputs_of(
         plan: The faults.
         traffic: The hosts' packets.
     """
+    segments = fabric.segments(settings.monitors, settings.seed)
+    fit = flows_that_fit(segments)
     return Inputs(
         backend=settings.backend,
         threads=settings.threads,
         seed=settings.seed,
         fabric=fabric,
-        segments=fabric.segments(settings.monitors, settings.seed),
+        segments=segments,
         monitors=settings.monitors,
         epochs=Epochs(settings.epochs, settings.epoch_ns, settings.skew),
-        selection=SelectionParameters(settings.alpha, settings.beta, settings.delta, settings.eta),
+        selection=SelectionParameters(
+            settings.alpha,
+            min(settings.beta, fit),
+            min(settings.delta, fit),
+            settings.eta,
+            most=fit,
+        ),
         plan=plan,
         injector=settings.injector,
         noise=noise_rates(settings.noise, fabric.n_links, settings.seed),

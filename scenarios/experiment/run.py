@@ -20,14 +20,14 @@ import numpy.typing as npt
 from analysis.evaluation.budgets import measured
 from analysis.evaluation.metrics import lossy_links
 from analysis.evaluation.report import diagnosis_columns, figures, run_methods
-from analysis.methods.base import Diagnosis
+from analysis.methods.diagnosis import Diagnosis
 from analysis.methods.domain import World
 from analysis.methods.registry import METHODS, BuiltMethod, find_methods
 from analysis.telemetry.observations import read_telemetry
 from analysis.telemetry.telemetry import MissingTelemetry, SegmentCounts
 from scenarios.experiment.backends import need_backend
 from scenarios.experiment.estimate import Estimate, estimate, need_memory
-from scenarios.experiment.inputs import Layout, inputs_of, layout_of
+from scenarios.experiment.inputs import Layout, inputs_of, layout_of, links_of
 from scenarios.experiment.loop import emulate
 from scenarios.experiment.observer import Observer, Progress
 from scenarios.experiment.request import Scenario
@@ -233,7 +233,7 @@ def _emulate(
         emulate_as_root(job, writer, observer)
         return
     inputs = inputs_of(settings, fabric, plan, traffic)
-    emulate(inputs, scenario.links, writer, writer.partial / "logs", observer)
+    emulate(inputs, links_of(settings, scenario.links), writer, writer.partial / "logs", observer)
 
 
 def analyze(

@@ -184,11 +184,21 @@ class Settings:
         int, Field(ge=0, le=10**9, description="target of packets per segment and epoch")
     ] = 1000
     beta: Annotated[
-        int, Field(ge=0, le=4096, description="target of flows per segment and epoch")
+        int,
+        Field(
+            ge=0,
+            le=4096,
+            description="target of flows per segment and epoch, of which meters tell apart 28 with "
+            "`K=8` and 7 with `K=16`: no more are asked for",
+        ),
     ] = 20
     delta: Annotated[
         int,
-        Field(ge=1, le=4096, description="flows selected together (Canary, section III-D)"),
+        Field(
+            ge=1,
+            le=4096,
+            description="flows selected together (Canary, section III-D)",
+        ),
     ] = 20
     eta: Annotated[
         int,
@@ -258,7 +268,8 @@ class Settings:
             description="`fat-tree`; `two-switch`: two linked switches with a host each; "
             "`leaf-spine:LEAVES:SPINES[:OVERSUB]`; `clos:PODS:TORS:AGGS:CORES[:OVERSUB]`; with "
             "`BACKEND=flow` each with `:irregular=5pct` to leave out links; or a file of "
-            "a fabric: a table of links, containerlab, Batfish, networkx, Graphviz, a list of edges"
+            "a fabric: a table of links, containerlab, Batfish, networkx, GraphML, GML, Graphviz, "
+            "htsim, a list of edges"
         ),
     ] = "fat-tree"
     tier0: Annotated[
@@ -277,6 +288,35 @@ class Settings:
             "at one, or 2",
         ),
     ] = 0
+    rate: Annotated[
+        float,
+        Field(
+            ge=0,
+            le=400_000,
+            description="rate of every link with `BACKEND=virtual`, beyond which packets wait and "
+            "are dropped; 0: as the scenario says, else infinitely fast",
+        ),
+        Extra(unit="Mb/s"),
+    ] = 0.0
+    queue: Annotated[
+        int,
+        Field(
+            ge=0,
+            le=100_000,
+            description="packets of 1,514 bytes that wait before a link of that rate; 0: as the "
+            "scenario says, else 256",
+        ),
+    ] = 0
+    delay: Annotated[
+        float,
+        Field(
+            ge=0,
+            le=100_000,
+            description="time that a bit takes over a link with `BACKEND=virtual`; 0: as the "
+            "scenario says, else 5 µs",
+        ),
+        Extra(unit="µs"),
+    ] = 0.0
     telemetry: Annotated[
         str,
         Field(
@@ -309,6 +349,9 @@ class Settings:
                 monitor_switches(fabric, self.monitors, self.seed)
         if self.threads and self.backend != "virtual":
             raise SettingsError(f"THREADS={self.threads} needs BACKEND=virtual: leave it out")
+        for name in ("rate", "queue", "delay"):
+            if (value := getattr(self, name)) and self.backend != "virtual":
+                raise SettingsError(f"{name.upper()}={value:g} needs BACKEND=virtual: leave it out")
         if self.tcp and not self.real_time:
             raise SettingsError(f"TCP={self.tcp:g} needs real hosts: use TCP=0, or another BACKEND")
         kinds = self.telemetry.split("+")

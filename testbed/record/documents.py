@@ -120,6 +120,12 @@ class Network(TypedDict):
     restarted: NotRequired[
         Annotated[_Cells, _field("(epoch, switch) with void counts, as it restarted")]
     ]
+    rerouted: NotRequired[
+        Annotated[_Cells, _field("(epoch, switch) in which flows may have moved to other paths")]
+    ]
+    flows_a_segment: NotRequired[
+        Annotated[int, _number("the most flows with rules on a segment: meters tell no more apart")]
+    ]
     rules_installed: NotRequired[Annotated[int, _number("flows that got rules", "rules")]]
     rules_removed: NotRequired[Annotated[int, _number("flows whose rules were removed", "rules")]]
     rules_refused: NotRequired[
