@@ -237,9 +237,8 @@ class ControlWriter:
         d = t.default
         if lay.kind == "keyless" and d and d.entry_const and t.kind == "simple":
             after = miss if hit_miss else self._goto(nodes, self._next(t, d.action_id))
-            after = "goto stop;" if after == "goto end;" else after
-            params = f"{self.default(t)} + 1"
-            return f"    {self._call(d.action_id, params)} {after}"
+            call = self._call(d.action_id, f"{self.default(t)} + 1")
+            return f"    {call} {after.replace('goto end;', 'goto stop;')}"
         out = [
             "    {",
             f"    ss_table *t = sw->tables + {t.index};",

@@ -218,11 +218,12 @@ class StackWriter:
             keys.append((field.code, field.width))
         every: list[list[str]] = []
         for transition in state.transitions:
-            if isinstance(transition, schema.ValueTransition):
-                if transition.next_state == to:
-                    every.append(case_tests(keys, transition.value, transition.mask))
-            elif transition.next_state == to:
+            assert not isinstance(transition, schema.OtherTransition)
+            if transition.next_state != to:
+                continue
+            if not isinstance(transition, schema.ValueTransition):
                 return []
+            every.append(case_tests(keys, transition.value, transition.mask))
         return [test for test in every[0] if all(test in tests for tests in every)] if every else []
 
     def _kept(self, stack: _Stack) -> list[str]:
