@@ -37,7 +37,7 @@ OF_COMMANDS = (
     "WATCH",
     "SWEEP",
     "SUDO",
-    "HOSTS",
+    "MACHINES",
     "QUIET",
     "JSON",
     "VERBOSE",
