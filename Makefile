@@ -30,7 +30,7 @@ endef
 $(foreach v,$(said),$(if $(findstring $(line_end),$(value $v)),$(error make: $v= holds the end of a line, which make cannot pass on)))
 
 targets := help help-options setup setup-dev setup-plot setup-cluster scenario compare reproduce analyze show ui export-lab net shell clean-net doctor calibrate \
-	bundle test test-vm sanitize lint docs bench bench-net bench-instructions wheels release p4 lock clean
+	bundle test test-vm sanitize lint docs bench bench-net bench-peers bench-instructions wheels release p4 lock clean
 
 # To make, a folder is a target that is done: without this, `make scenarios` does nothing and succeeds.
 no_target := $(firstword $(filter-out $(targets) $(READY) $(READY_DEV) $(READY_PLOT) $(READY_CLUSTER),$(MAKECMDGOALS)))
@@ -84,7 +84,7 @@ help:
 	@echo 'make calibrate, make doctor      choose parameters; what this machine can run'
 	@echo 'make test                        the tests; make lint: the checks; make docs'
 	@echo 'make test-vm, make sanitize      netem in a virtual machine (root); sanitizers'
-	@echo 'make bench, bench-net, bench-instructions   speed; TCP (root); valgrind'
+	@echo 'make bench, bench-net, bench-peers, bench-instructions   TCP; ns-3; valgrind'
 	@echo 'make -C p4                       compile the P4 program; make wheels, release'
 	@echo 'make setup, setup-plot, setup-cluster   what other targets do by themselves'
 	@echo 'make clean, make bundle          remove .venv; one file for use without network'
@@ -217,6 +217,9 @@ bench: $(READY_DEV)
 
 bench-instructions: $(READY_DEV)
 	@$(BIN)/python -m tests.bench.instructions
+
+bench-peers: $(READY_DEV)
+	@$(BIN)/python -m tests.bench.bench_peers $(if $(NS3),--ns3 '$(NS3)')
 
 bench-net: $(READY_DEV)
 	@$(BIN)/python -m tests.bench.bench_net

@@ -26,7 +26,6 @@ from testbed.control.switch import batch
 from testbed.network.network import Network
 from testbed.network.schedules import FOREVER
 from testbed.network.virtual import LinkModel
-from testbed.record.files import prepare_to_write
 from testbed.record.run_tables import registers
 
 if TYPE_CHECKING:
@@ -236,8 +235,6 @@ def emulate(
         ValueError: The faults or the traffic cannot be emulated (one line).
     """
     observer.progressed("switch program", 0.0)  # it is compiled once, then cached
-    if inputs.real_time:
-        prepare_to_write()
     with open_backend(inputs, links, logs) as backend:
         emulation = set_up(inputs, backend, progress=observer.progressed)
         observer.network_up(emulation)

@@ -8,10 +8,9 @@ from importlib import import_module
 
 
 def _load() -> None:
-    """Import the modules, and what pyarrow loads only when it is first used."""
+    """Import the modules."""
     gc.disable()  # until all is there: it would look at these objects again and again
     import_module("scenarios.many.compare")
-    import_module("testbed.record.files").prepare_to_write()
     gc.freeze()  # a copy need not look at them either
     gc.enable()
 

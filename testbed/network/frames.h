@@ -57,6 +57,19 @@ typedef struct {
     parcel_t *items;
 } parcels_t;
 
+/* An event of any time among others in the order of time. */
+typedef struct {
+    uint64_t time;
+    frame_t *frame;
+} waiting_t;
+
+/* Those from `head` to before `tail`, each at its number modulo a power of 2; at the tail is one that is
+ * never due. Before `sorted` they are sorted where they are simultaneous; at `limit` there is no room. */
+typedef struct {
+    waiting_t *items;
+    uint64_t mask, head, tail, sorted, limit;
+} queue_t;
+
 /* From thread to thread, on lines of the cache that nothing else shares. */
 typedef struct {
     parcels_t parcels;

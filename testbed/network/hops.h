@@ -45,19 +45,20 @@ static void take_output(frame_t *frame, const ss_packet *out) {
 
 /* Send on what a switch makes of a frame: the first of its outputs in the frame itself. */
 static inline __attribute__((always_inline)) void send_on(part_t *part, frame_t *frame,
-                                                          const ss_packet *out) {
+                                                          const ss_packet *out, int ordered) {
     uint32_t index = leaving(part, out->port);
     take_output(frame, out);
     if (index == NOWHERE) {
         part->stats.other_drops++;
         frame_free(part, frame);
     } else {
-        transmit(part, frame, index, part->now);
+        transmit(part, frame, index, part->now, ordered);
     }
 }
 
 /* The same of several outputs. A copy is one more packet in the network. */
-static __attribute__((noinline)) void send_all_on(part_t *part, frame_t *frame) {
+static __attribute__((noinline)) void send_all_on(part_t *part, frame_t *frame,
+                                                    int ordered) {
     const ss_result *result = &part->result;
     const uint32_t tag = frame->tag, kind = frame->kind, to = frame->to;
     for (uint32_t i = 0; i < result->n; i++) {
@@ -68,11 +69,12 @@ static __attribute__((noinline)) void send_all_on(part_t *part, frame_t *frame) 
             frame->kind = kind & 0xff;
             frame->to = to & 0xffffff;
         }
-        send_on(part, frame, &result->packets[i]);
+        send_on(part, frame, &result->packets[i], ordered);
     }
 }
 
-static inline void arrive(part_t *part, frame_t *frame, uint64_t time) {
+static inline __attribute__((always_inline)) void arrive(part_t *part, frame_t *frame,
+                                                         uint64_t time, int ordered) {
     net_t *net = part->net;
     ss_result *result = &part->result;
     part->now = time;
@@ -93,8 +95,8 @@ static inline void arrive(part_t *part, frame_t *frame, uint64_t time) {
         return;
     }
     if (__builtin_expect(result->n > 1, 0))
-        send_all_on(part, frame);
+        send_all_on(part, frame, ordered);
     else
-        send_on(part, frame, &result->packets[0]);
+        send_on(part, frame, &result->packets[0], ordered);
 }
 #endif

@@ -40,6 +40,7 @@ typedef struct {
     uint64_t busy_until;
     uint64_t packets;
     uint32_t place; /* and its number there */
+    uint32_t ports; /* and where its ports are in port_link */
 } __attribute__((aligned(64))) link_t;
 
 typedef struct {
@@ -73,7 +74,7 @@ typedef struct {
     _Atomic uint64_t done; /* windows of which others may have the results */
     net_t *net __attribute__((aligned(64)));
     uint32_t number, n_switches, n_boundary;
-    uint32_t current; /* the switch that has a packet */
+    uint32_t current, ports; /* the switch that has a packet, and where its ports are in port_link */
     uint64_t now, until, window, window_ns;
     uint64_t next_begin; /* when the next window begins */
     uint64_t near_until; /* the window by which `far` is looked through again */
@@ -116,6 +117,8 @@ struct net_t {
     link_t *links;       /* fabric, then host->ToR, then ToR->host */
     source_t sources[MAX_SOURCES];
     pool_t pool;
+    queue_t queue; /* of all events, while one thread runs them in the order of time */
+    int alike;     /* all links have the same delay, and none has a rate */
     part_t *parts;
     pid_t pid; /* whose threads they are */
     int started, ending;
@@ -200,6 +203,22 @@ static void come_near(part_t *part) {
     }
 }
 
+static int widen(queue_t *queue);
+
+/* Put an event behind all others: it is due no earlier than they. */
+static inline void wait_in(part_t *part, uint64_t time, frame_t *frame) {
+    queue_t *queue = &part->net->queue;
+    const uint64_t tail = queue->tail;
+    if (__builtin_expect(tail == queue->limit, 0) && !widen(queue)) {
+        part->oom = 1;
+        return;
+    }
+    waiting_t *items = queue->items;
+    items[tail & queue->mask] = (waiting_t){time, frame};
+    items[(tail + 1) & queue->mask].time = NEVER;
+    queue->tail = tail + 1;
+}
+
 /* ---- links and hosts --------------------------------------------------------------------- */
 
 static void log_drop(part_t *part, const frame_t *frame, uint32_t link, uint8_t cause,
@@ -223,7 +242,7 @@ static uint64_t backlog(const link_t *link, uint64_t now) {
 /* The link that leaves the current switch at a port; NOWHERE where none does. */
 static uint32_t leaving(const part_t *part, uint32_t port) {
     const net_t *net = part->net;
-    return port < net->max_port ? net->port_link[part->current * net->max_port + port] : NOWHERE;
+    return port < net->max_port ? net->port_link[part->ports + port] : NOWHERE;
 }
 
 /* The egress queue takes a packet or drops it, before the egress pipeline counts it. */
@@ -260,22 +279,30 @@ static __attribute__((noinline)) uint64_t serialised(link_t *link, uint32_t leng
 }
 
 /* Put a frame on a link; it arrives after waiting, serialisation and propagation. What reaches its
- * host within this run has no event of its own: hosts answer nothing. */
+ * host within this run has no event of its own: hosts answer nothing. `ordered`: events are put behind
+ * each other (in_order.h). */
 static inline __attribute__((always_inline)) void transmit(part_t *part, frame_t *frame,
-                                                           uint32_t index, uint64_t now) {
+                                                           uint32_t index, uint64_t now,
+                                                           int ordered) {
     link_t *link = &part->net->links[index];
-    uint64_t time = (link->rate ? serialised(link, frame->length, now) : now) + link->delay;
+    uint64_t time = now;
+    if (!ordered && link->rate) time = serialised(link, frame->length, now);
+    time += link->delay;
     frame->link = index;
     frame->number = (uint32_t)link->packets++;
     if (link->to_host) {
         if (time < part->until)
             deliver(part, frame, link->dst, time);
+        else if (ordered)
+            wait_in(part, time, frame);
         else
             file(part, frame, part->n_switches, time);
         return;
     }
     frame->port = (uint16_t)link->dst_port;
-    if (link->owner == part->number)
+    if (ordered)
+        wait_in(part, time, frame);
+    else if (link->owner == part->number)
         file(part, frame, link->place, time);
     else if (!append(&part->mail[part->step & 1][link->owner].parcels,
                      &(parcel_t){time, frame, link->place}))
@@ -335,7 +362,8 @@ static void find_all(part_t *part) {
 }
 
 /* Send the next frame of a source. */
-static void send_next(part_t *part, uint32_t kind) {
+static inline __attribute__((always_inline)) void send_next(part_t *part, uint32_t kind,
+                                                            int ordered) {
     source_t *source = &part->net->sources[kind];
     uint64_t at = part->next[kind]++;
     if (at + SOON < source->n) fetch_flow(source, source->flow[at + SOON]);
@@ -346,6 +374,10 @@ static void send_next(part_t *part, uint32_t kind) {
     uint8_t *data = frame->data + FRAME_ROOM;
     const uint8_t *template = source->templates + (uint64_t)flow * source->stride;
     uint32_t stored = length < FRAME_HEAD ? length : FRAME_HEAD, i = 0;
+    if (source->stride == 64) { /* as most are; behind a template it is zero */
+        memcpy(data, template, 64);
+        i = 64;
+    }
     for (; i < stored; i += 16) memcpy(data + i, template + i, 16);
     for (; i < part->net->head; i += 16) memset(data + i, 0, 16);
     frame->length = fill_in(source, at, data);
@@ -356,7 +388,8 @@ static void send_next(part_t *part, uint32_t kind) {
     frame->stored = (uint16_t)(stored < head ? head : stored); /* behind the template it is zero */
     source->sent[flow]++;
     part->stats.sent++;
-    transmit(part, frame, part->net->host_link + source->src_host[flow], source->time[at]);
+    transmit(part, frame, part->net->host_link + source->src_host[flow], source->time[at],
+             ordered);
 }
 
 /* Send what this thread's hosts send before a time: sources of lower number first where two send
@@ -380,7 +413,7 @@ static void send_due(part_t *part, uint64_t end) {
             return;
         }
         do {
-            send_next(part, from);
+            send_next(part, from, 0);
             find_next(part, from);
         } while (time[from] < until);
     }

@@ -41,6 +41,7 @@ static inline void put16(uint8_t *at, uint32_t value) {
 /* Internet checksum of an IP header of 20 bytes, in the order of its bytes. */
 static inline uint16_t ip_checksum(const uint8_t *ip) {
     uint64_t sum = 0;
+#pragma GCC unroll 5
     for (int i = 0; i < 20; i += 4) {
         uint32_t word;
         memcpy(&word, ip + i, 4);

@@ -19,7 +19,7 @@
 
 #include "portable.h"
 #include "counts.h"
-#include "hops.h"
+#include "in_order.h"
 
 #define NEAR 3        /* events ahead of which frames are fetched into the cache; */
 #define MANY 100      /* of more switches a thread, which do not stay in the cache, they too */
@@ -74,7 +74,8 @@ ONE_COPY static void run_events(part_t *part, const event_t *events, uint64_t n)
             continue;
         }
         part->current = part->switches[place];
-        arrive(part, event->frame, begin + KEY_LATE(*event));
+        part->ports = part->current * part->net->max_port;
+        arrive(part, event->frame, begin + KEY_LATE(*event), 0);
     }
 }
 
@@ -229,21 +230,7 @@ static void run_part(part_t *part, uint64_t begin, uint64_t end) {
     end_run(part, end);
 }
 
-/* of the only part, without windows in which nothing is due, */
-static void run_alone(part_t *part, uint64_t begin, uint64_t end) {
-    begin_run(part, begin, end);
-    for (uint64_t window = part->window; window * part->window_ns < end;) {
-        begin_window(part, window);
-        run_due(part, 1, part->next_begin < end ? part->next_begin : end);
-        end_window(part);
-        uint64_t next = next_due(part);
-        if (next == NEVER) break;
-        window = next > window ? next : window + 1;
-    }
-    end_run(part, end);
-}
-
-/* or of all parts, also without these. */
+/* or of all parts, without windows in which nothing is due. */
 static void run_all(net_t *net, uint64_t begin, uint64_t end) {
     part_t *parts = net->parts;
     for (uint32_t p = 0; p < net->n_parts; p++) begin_run(&parts[p], begin, end);
@@ -258,6 +245,10 @@ static void run_all(net_t *net, uint64_t begin, uint64_t end) {
         window = next > window ? next : window + 1;
     }
     for (uint32_t p = 0; p < net->n_parts; p++) end_run(&parts[p], end);
+}
+
+static void run_one_thread(net_t *net, uint64_t begin, uint64_t end) {
+    (net->alike ? run_in_order : run_all)(net, begin, end);
 }
 
 /* What a thread does: it joins every run, from the one after its first look on. */
@@ -323,7 +314,7 @@ static double wall_ns(void) {
  * wait for each other. The clock decides who computes, never what. Returns where it ended. */
 static uint64_t run_stretch(net_t *net, uint64_t begin, uint64_t until) {
     if (net->n_parts == 1) {
-        run_alone(net->parts, begin, until);
+        run_one_thread(net, begin, until);
         return until;
     }
     int all = net->always || net->speed[1] > net->speed[0], trial = !net->trial--;
@@ -345,7 +336,7 @@ static uint64_t run_stretch(net_t *net, uint64_t begin, uint64_t until) {
     if (all)
         run_threads(net, begin, end);
     else
-        run_all(net, begin, end);
+        run_one_thread(net, begin, end);
     double speed = (double)(hops(net) - before_it) / (wall_ns() - start + 1);
     int was = net->speed[1] > net->speed[0];
     net->speed[all] = net->speed[all] > 0 ? (net->speed[all] + speed) / 2 : speed;
@@ -423,12 +414,15 @@ EXPORT net_t *net_new(const setup_t *setup) {
     net->n_parts = n_parts;
     for (uint32_t h = 0; h < setup->n_hosts; h++)
         net->host_owner[h] = setup->owner[net->links[net->host_link + h].dst];
+    net->alike = 1;
     for (uint32_t l = 0; l < n_links; l++) {
         link_t *link = &net->links[l];
         if (link->rate) net->admit = has_room;
+        if (link->rate || link->delay != net->links->delay) net->alike = 0;
         if (link->to_host) continue;
         link->owner = setup->owner[link->dst];
         link->place = setup->place[link->dst];
+        link->ports = link->dst * net->max_port;
     }
     for (uint32_t p = 0; p < n_parts; p++)
         if (make_part(net, p, setup->owner, setup->place, setup->boundary)) return NULL;
@@ -463,6 +457,7 @@ EXPORT void net_free(net_t *net) {
     }
     pool_free(&net->pool);
     free(net->parts);
+    free(net->queue.items);
     free(net->switches);
     free(net->links);
     free(net->port_link);

@@ -45,7 +45,7 @@ _LINK = np.dtype(
         ("busy_until", "<u8"),
         ("packets", "<u8"),
         ("place", "<u4"),
-        ("pad", "<u4"),
+        ("ports", "<u4"),
     ]
 )
 

@@ -25,6 +25,7 @@ import pyarrow.parquet as pq
 
 from testbed.fabric.paths import Paths, pointers
 from testbed.record import trial
+from testbed.record.arrow import array_of, numpy_of
 from testbed.record.atomic import atomic_write, output_file
 from testbed.record.messages import first_line, shown, why
 from testbed.record.outputs import Kind
@@ -123,14 +124,6 @@ def column_names(path: Path) -> list[str]:
 def free_buffers() -> None:
     """Return the memory that Arrow keeps after tables were deleted, which may be a gigabyte."""
     pa.default_memory_pool().release_unused()
-
-
-def prepare_to_write() -> None:
-    """Load the libraries that writing a table needs, before a network runs in real time.
-
-    pyarrow imports pandas with its first array, which takes a second or more.
-    """
-    pa.array(np.zeros(1))
 
 
 def write_file(path: Path, schema: Schema, table: pa.Table) -> None:
@@ -369,8 +362,8 @@ def flattened(column: Any) -> Any:
     column = column.combine_chunks()
     inner = pc.list_flatten(column)
     texts = pc.binary_join(inner.cast(pa.list_(pa.string())), " ")
-    width = pc.list_value_length(column).fill_null(0).to_numpy(zero_copy_only=False)
-    offsets = pa.array(pointers(width).astype(np.int32))
+    width = numpy_of(pc.list_value_length(column))
+    offsets = array_of(pointers(width).astype(np.int32))
     joined = pc.binary_join(pa.ListArray.from_arrays(offsets, texts), "|")
     return pc.if_else(pc.is_valid(column), joined, None)
 
@@ -438,9 +431,9 @@ def write_columns(
 def to_arrow(column: npt.NDArray[Any] | list[Any] | Paths) -> pa.Array:
     """Return a column as an Arrow array; `Paths` become lists of link ids."""
     if isinstance(column, Paths):
-        offsets = pa.array(column.ptr.astype(np.int32))
-        return pa.ListArray.from_arrays(offsets, pa.array(column.links))
-    return pa.array(column)
+        offsets = array_of(column.ptr.astype(np.int32))
+        return pa.ListArray.from_arrays(offsets, array_of(column.links))
+    return array_of(column) if isinstance(column, np.ndarray) else pa.array(column)
 
 
 def read_arrow(path: Path) -> pa.Table:
@@ -454,7 +447,7 @@ def read_arrow(path: Path) -> pa.Table:
     need_harmless(path)
     try:
         # a:b would be an address
-        table = pq.read_table(path.absolute(), page_checksum_verification=True)
+        table = pq.ParquetFile(path.absolute(), page_checksum_verification=True).read()
         table.validate(full=True)
     except (OSError, ValueError, MemoryError, pa.ArrowException) as error:
         reason = "is missing" if isinstance(error, FileNotFoundError) else "is not readable Parquet"
@@ -475,9 +468,8 @@ def read_columns(path: Path) -> dict[str, Any]:
         if isinstance(column, pa.ChunkedArray):
             column = column.chunk(0) if column.num_chunks else pa.array([], column.type)
         if pa.types.is_list(column.type):
-            links = np.asarray(column.flatten().to_numpy(zero_copy_only=False), np.int32)
-            lengths = np.diff(column.offsets.to_numpy(zero_copy_only=False))
-            ptr = pointers(lengths)
+            links = np.asarray(numpy_of(column.flatten()), np.int32)
+            ptr = pointers(np.diff(numpy_of(column.offsets)))
             columns[name] = Paths(ptr, links)
         elif pa.types.is_string(column.type):
             columns[name] = column.to_pylist()

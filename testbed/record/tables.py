@@ -19,6 +19,7 @@ import pyarrow.compute
 
 from testbed.arrays import BoolArray, LongArray
 from testbed.fabric.paths import Paths, PathSets, pointers
+from testbed.record.arrow import array_of, numpy_of, texts_of
 from testbed.record.files import is_text, read_file, table_files, to_arrow, write_file
 from testbed.record.foreign import Receipt, read_foreign
 from testbed.record.messages import first_line, shown
@@ -167,7 +168,7 @@ class Table:
 
     def has_value(self, name: str) -> BoolArray:
         """Return in which rows a column has a value, bool[n]."""
-        return _numpy(pc.is_valid(self._column(name)))
+        return numpy_of(pc.is_valid(self._column(name)))
 
     def columns(self) -> dict[str, Any]:
         """Return all columns of the file as of `values`, except that strings are lists.
@@ -200,7 +201,7 @@ class Table:
             case "bool":
                 if not pa.types.is_boolean(column.type):
                     raise self._wrong_type(name)
-                return _numpy(column)
+                return numpy_of(column)
             case "path":
                 (length,), values, row = self._lists(column, name, " ")
                 links = self._fitting(self._whole(values, name, row), "int32", name, row)
@@ -260,13 +261,13 @@ class Table:
                 column = column.cast(pa.list_(pa.null()))
             if not (pa.types.is_list(column.type) or pa.types.is_large_list(column.type)):
                 raise self._wrong_type(name)
-            lengths.append(_numpy(pc.list_value_length(column).fill_null(0)).astype(np.int64))
+            lengths.append(numpy_of(pc.list_value_length(column)).astype(np.int64))
             column, row = pc.list_flatten(column), np.repeat(row, lengths[-1])
         self._no_nulls(column, name, row)
         return lengths, column, row
 
     def _no_nulls(self, column: Any, name: str, row: LongArray) -> None:
-        missing = _numpy(pc.is_null(column))
+        missing = numpy_of(pc.is_null(column))
         if missing.any():
             raise self.fail(int(row[np.argmax(missing)]), f"{name} has a missing value in its list")
 
@@ -278,7 +279,7 @@ class Table:
             pa.types.is_null(kind) or pa.types.is_floating(kind) or pa.types.is_integer(kind)
         ):
             raise self._wrong_type(name)
-        return _numpy(column.cast(pa.float64(), safe=False).fill_null(np.nan))
+        return numpy_of(column.cast(pa.float64(), safe=False), null=np.nan)
 
     def _whole(self, column: Any, name: str, row: LongArray) -> npt.NDArray[np.integer]:
         """Return integers, 0 where a row has no value; ``row`` is the row of each value."""
@@ -294,11 +295,11 @@ class Table:
             column = column.cast(pa.int64())
         elif not pa.types.is_integer(column.type):
             raise self._wrong_type(name)
-        return _numpy(column.fill_null(0))
+        return numpy_of(column)
 
     def _whole_floats(self, column: Any, name: str, row: LongArray) -> Any:
         """Return floats as int64; pandas and R write integers so if some are missing."""
-        number = _numpy(column.fill_null(0.0))
+        number = numpy_of(column)
         bad = ~((np.abs(number) <= _EXACT) & (number == np.round(number)))
         if bad.any():
             at = int(np.argmax(bad))
@@ -316,7 +317,7 @@ class Table:
             raise self.fail(int(row[misfit.at]), f"{name}: {misfit}") from None
 
     def _match(self, column: Any, pattern: str, name: str, needed: str, row: LongArray) -> None:
-        bad = ~_numpy(pc.match_substring_regex(column, pattern).fill_null(True))
+        bad = ~numpy_of(pc.match_substring_regex(column, pattern), null=True)
         if bad.any():
             at = int(np.argmax(bad))
             reason = f"{name} is {shown(column[at].as_py())}: {needed} is needed"
@@ -334,7 +335,7 @@ class Table:
             encoded = encoded.unify_dictionaries().combine_chunks()
             if isinstance(encoded, pa.ChunkedArray):
                 encoded = encoded.chunk(0) if encoded.num_chunks else _no_texts()
-        codes = _numpy(encoded.indices.fill_null(-1)).astype(np.int64)
+        codes = numpy_of(encoded.indices, null=-1).astype(np.int64)
         return codes, encoded.dictionary.to_pylist()
 
     def _wrong_type(self, name: str) -> TableError:
@@ -425,16 +426,16 @@ def _to_arrow(value: Any, column: Column) -> Any:
     needed = _NEEDED.get(column.type, "whole numbers")
     if isinstance(value, Texts):
         codes = np.asarray(value.codes, np.int32)
-        codes = pa.array(codes, mask=codes < 0)
-        return pa.DictionaryArray.from_arrays(codes, pa.array(value.names, pa.string()))
+        codes = array_of(codes, codes < 0)
+        return pa.DictionaryArray.from_arrays(codes, texts_of(value.names))
     if isinstance(value, PathSets):
         lists = _to_arrow(value.paths, column)
-        offsets = pa.array(value.ptr.astype(np.int32))
-        return pa.ListArray.from_arrays(offsets, lists, mask=pa.array(value.width == 0))
+        offsets = array_of(value.ptr.astype(np.int32))
+        return pa.ListArray.from_arrays(offsets, lists, mask=array_of(value.width == 0))
     if isinstance(value, Paths):
         return to_arrow(value)
     if column.type == "text":
-        return pa.array(value, pa.string())
+        return texts_of(value)
     values = np.asarray(value)
     null = np.ma.getmaskarray(value) if isinstance(value, np.ma.MaskedArray) else None
     if column.type in ("path", "paths", "node paths") or values.dtype.kind not in (
@@ -442,7 +443,7 @@ def _to_arrow(value: Any, column: Column) -> Any:
     ):
         raise ValueError(f"{values.dtype.name} values: {needed} are needed")
     fits = values if column.type == "bool" else _fitting(values, column.type)
-    return pa.array(fits, mask=null)
+    return array_of(fits, null)
 
 
 class Misfit(ValueError):
@@ -464,12 +465,4 @@ def _fitting(values: npt.NDArray[Any], wanted: str) -> npt.NDArray[Any]:
 
 
 def _no_texts() -> Any:
-    return pa.array([], pa.string()).dictionary_encode()
-
-
-def _numpy(column: Any) -> npt.NDArray[Any]:
-    return column.to_numpy() if isinstance(column, pa.ChunkedArray) else _array(column)
-
-
-def _array(column: Any) -> npt.NDArray[Any]:
-    return column.to_numpy(zero_copy_only=False)
+    return texts_of([]).dictionary_encode()

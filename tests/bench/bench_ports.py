@@ -16,7 +16,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from ctypes import c_char_p, c_double, c_int, c_int64, c_uint32, c_void_p
+from ctypes import CDLL, c_char_p, c_double, c_int, c_int64, c_uint32, c_void_p
 from pathlib import Path
 
 import numpy as np
@@ -115,15 +115,20 @@ def measure(kind, library) -> list[float]:
             w.close()
 
 
-def main() -> int:
-    console = Console(highlight=False, width=130)
-    library = load_library(
+def flood_library() -> CDLL:
+    """The functions of flood.c, which send and receive frames."""
+    return load_library(
         read_c(Path(__file__).with_name("flood.c")),
         {
             "flood": (c_int64, c_char_p, c_char_p, c_uint32, c_double),
             "pass_each": (c_int, c_char_p, c_char_p, c_void_p, c_uint32, c_void_p, c_uint32),
         },
     )
+
+
+def main() -> int:
+    console = Console(highlight=False, width=130)
+    library = flood_library()
     columns = [f"{s} B, {what}" for what in ("packets/s", "us/packet") for s in SIZES]
     table = Table("", *columns, "latency median, us", "99.9 %, us")
     kinds = {"soft switch": soft}

@@ -331,6 +331,54 @@ def test_wide_fields_are_copied_compared_and_sliced(tmp_path: Path) -> None:
         assert left >> 165 == a << 300 | a
 
 
+@pytest.mark.parametrize("widths", [(52, 52), (40, 40, 48), (1, 64), (64, 64), (7, 30, 33), (8, 8)])
+@pytest.mark.parametrize("more", [0, 20])
+def test_concatenations_are_compared_with_fields(
+    tmp_path: Path, widths: tuple[int, ...], more: int
+) -> None:
+    """As p4c writes `a ++ b == whole`, with a field of as many bits and of more."""
+    size = min(sum(widths) + more, 128)
+    parts = [(f"p{i}", width, False) for i, width in enumerate(widths)]
+    fields = [*parts, ("whole", size, False), ("same", 1, False), ("differs", 1, False)]
+    f = {n: {"type": "field", "value": ["h", n]} for n, _, _ in fields}
+    joined: Json = f["p0"]
+    for width, (name, _, _) in zip(widths[1:], parts[1:], strict=True):
+        ones = hexstr((1 << 128) - 1)
+        up = expression("&", expression("<<", joined, hexstr(width)), ones)
+        joined = expression("|", up, expression("&", f[name], hexstr((1 << width) - 1)))
+    primitives = [
+        {
+            "op": "assign",
+            "parameters": [
+                f[to],
+                {
+                    "type": "expression",
+                    "value": expression("b2d", None, expression(op, *sides)),
+                },
+            ],
+        }
+        for to, op, sides in (
+            ("same", "==", (joined, f["whole"])),
+            ("differs", "!=", (f["whole"], joined)),
+        )
+    ]
+    sw = Switch(load_json(tmp_path / "p.json", program(fields, primitives)))
+    rng = random.Random(5)
+    total = sum(w for _, w, _ in fields)
+    for case in range(40):
+        value, right = 0, 0
+        for width in widths:
+            part = rng.choice([0, (1 << width) - 1, rng.getrandbits(width)])
+            value, right = value << width | part, right << width | part
+        if case % 3 == 1:
+            right ^= 1 << rng.randrange(size)
+        packed = (value << size | right) << 2
+        octets = (total + 7) // 8
+        [(_, out)] = sw.process(0, (packed << 8 * octets - total).to_bytes(octets, "big"))
+        got = int.from_bytes(out, "big") >> 8 * octets - total & 3
+        assert got == (0b10 if case % 3 != 1 else 0b01)
+
+
 def refused(tmp_path: Path, text: Json) -> str:
     with pytest.raises(UnsupportedProgram) as e:
         load_json(tmp_path / "p.json", text)

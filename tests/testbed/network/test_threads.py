@@ -33,7 +33,9 @@ from testbed.traffic.packets import headers
 SLOW = LinkModel(rate_bps=300_000_000, queue_bytes=30_000)
 
 
-def outcome(k: int, threads: int, links: LinkModel, stops: int = 1) -> list[bytes]:
+def outcome(
+    k: int, threads: int, links: LinkModel, stops: int = 1, always: bool = True
+) -> list[bytes]:
     """Everything that a network tells: drops, replies, counters, registers."""
     topology = FatTree(k)
     program = Program.load(PROGRAM, observe=VERDICT.field)
@@ -41,13 +43,14 @@ def outcome(k: int, threads: int, links: LinkModel, stops: int = 1) -> list[byte
     for index, switch in enumerate(switches):
         install_forwarding(topology, index, switch, mask=1 << index % 32, monitor=True)
     FaultInjector(topology, list(switches), parse_faults("20pct", topology, seed=1)).start()
-    net = VirtualNetwork(topology, program, switches, links, threads, always=True)
+    net = VirtualNetwork(topology, program, switches, links, threads, always=always)
     traffic = generate(topology, "hadoop", 0.3, 0.004, seed=5)
     templates, lengths = headers(traffic, topology)
     ends = traffic.src_host, traffic.dst_host
     data = net.add_source(Source(traffic.packets, templates, lengths, *ends))
     ttl = (traffic.flow % 6 + 1).astype(np.uint8)
-    packets = Packets(traffic.time_ns, traffic.flow, ttl=ttl)
+    at_once = traffic.time_ns // 2000 * 2000  # many are at a switch at the same time
+    packets = Packets(at_once, traffic.flow, ttl=ttl)
     traces = net.add_source(Source(packets, templates, lengths, *ends))
     for stop in range(1, stops + 1):
         net.run_until(stop * 10**8 // stops + 777)
@@ -89,8 +92,16 @@ def test_threads_change_nothing_in_a_large_fabric(k: int) -> None:
 
 
 @pytest.mark.parametrize("threads", [1, 2])
-def test_stopping_in_between_changes_nothing(threads: int) -> None:
-    assert outcome(4, threads, SLOW, stops=997) == alone(4, SLOW)
+@pytest.mark.parametrize("links", [LinkModel(), SLOW], ids=["fast", "slow"])
+def test_stopping_in_between_changes_nothing(threads: int, links: LinkModel) -> None:
+    assert outcome(4, threads, links, stops=997) == alone(4, links)
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_events_on_one_thread_and_on_all_by_turns(threads: int) -> None:
+    """Where the clock decides, events go from the queue of one thread to the windows of all."""
+    by_turns = outcome(4, threads, LinkModel(), stops=97, always=False)
+    assert by_turns == alone(4, LinkModel())
 
 
 def test_packets_made_in_small_blocks_are_the_same(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -48,6 +48,7 @@ class ActionWriter:
         self.calculations = calculations
         self.registers = places(self.program)
         self.asserts: list[str] = []  # source line of each assert, by number
+        self._at_hand: set[int] = set()  # blocks of registers of which the function has the place
 
     def primitives(self, action: Action) -> tuple[Primitive, ...]:
         """Return the primitives of an action, in the order in which they run."""
@@ -81,6 +82,15 @@ class ActionWriter:
         ]
         if targets:
             out.append("    unsigned jumps = 0; (void)jumps;")
+        self._at_hand = {
+            self.registers[each.value].block
+            for prim in primitives
+            for each in prim.parameters
+            if isinstance(each, RegisterName) and each.value in self.registers
+        }
+        for block in sorted(self._at_hand):
+            out.append(f"    uint8_t *const block{block} = ss_block(sw, {block});")
+            out.append(f"    if (!block{block}) return; /* no memory */")
         for i, prim in enumerate(primitives):
             e = Expressions(self.layout, params, source_of(prim) or action.source)
             if i in targets:
@@ -89,6 +99,7 @@ class ActionWriter:
         if len(primitives) in targets:
             out.append(f"jump_{len(primitives)}: SS_UNUSED;")
         out.append("    return;\n}")
+        self._at_hand = set()
         return "\n".join(out) + "\n"
 
     def deparser(self) -> list[str]:
@@ -346,14 +357,16 @@ class ActionWriter:
     def _register(self, e: Expressions, name: str, index: Value) -> tuple[list[str], str, int]:
         r = self.program.registers[name]
         place = self.registers[r.name]
+        at_hand = place.block in self._at_hand
+        at = f"block{place.block}" if at_hand else f"ss_block(sw, {place.block})"
         code = f"(at + i * {place.stride} + {place.offset})"
         if r.width <= 128:
             code = f"(*({storage(r.width)} *){code})"
         return (
             [
                 f"{{ uint64_t i = {e.index(e.read(index))};",
-                "  uint8_t *at;",
-                f"  if (i < {r.size} && (at = ss_block(sw, {place.block}))) {{",
+                f"  uint8_t *at = {at};",
+                f"  if (i < {r.size}{'' if at_hand else ' && at'}) {{",
             ],
             code,
             r.width,

@@ -140,7 +140,7 @@ class ControlWriter:
         for n in (*tables, *pipe.conditionals, *pipe.action_calls):
             nodes[n.name] = len(nodes)
         out = [
-            f"SS_INLINE void ss_pipeline_{function_name}(ss_switch *sw, ss_item *it, int stack, "
+            f"SS_INLINE int ss_pipeline_{function_name}(ss_switch *sw, ss_item *it, int stack, "
             "int from) {",
             "    struct phv *p = &it->p;",
             "    (void)sw; (void)p; (void)stack; (void)from;",
@@ -152,7 +152,7 @@ class ControlWriter:
         for t in tables:
             out.append(f"node_{nodes[t.name]}: SS_UNUSED;")
             if t.name in leaving:
-                out.append(f"    if (stack) {{ it->left = {nodes[t.name] + 1}; return; }}")
+                out.append(f"    if (stack) {{ it->left = {nodes[t.name] + 1}; return 0; }}")
             out.append(self._table(t, nodes))
         for c in pipe.conditionals:
             e = Expressions(self.layout, source=source_of(c))
@@ -167,7 +167,11 @@ class ControlWriter:
                 f"    {self._call(self._actions[a.action_id], 'NULL')}"
                 f"\n    {self._goto(nodes, a.next_node)}"
             )
-        out.append("end:\n    return;\n}")
+        # what ends here is mostly a drop: what it changed does not concern other packets' way
+        out.append(
+            "stop: SS_UNUSED;\n    if (GET_EGRESS_SPEC(p) == SS_DROP_PORT) return 1;\n"
+            "end:\n    return 0;\n}"
+        )
         return "\n".join(out) + "\n"
 
     def _leaves(self, t: TableDef) -> bool:
@@ -191,7 +195,7 @@ class ControlWriter:
         if not self.actions.primitives(action):
             return ""
         code = f"action_{action_id}(sw, it, {params});"
-        return f"{code} if (it->exit) goto end;" if self.actions.stops(action) else code
+        return f"{code} if (it->exit) goto stop;" if self.actions.stops(action) else code
 
     def key(self, t: TableDef, lay: TableLayout) -> list[str]:
         """Return the C statements that make the words of a table's key."""
@@ -233,8 +237,8 @@ class ControlWriter:
         d = t.default
         if lay.kind == "keyless" and d and d.entry_const and t.kind == "simple":
             after = miss if hit_miss else self._goto(nodes, self._next(t, d.action_id))
-            params = f"{self.default(t)} + 1"
-            return f"    {self._call(d.action_id, params)} {after}"
+            call = self._call(d.action_id, f"{self.default(t)} + 1")
+            return f"    {call} {after.replace('goto end;', 'goto stop;')}"
         out = [
             "    {",
             f"    ss_table *t = sw->tables + {t.index};",
@@ -276,11 +280,12 @@ class ControlWriter:
                 "    if (a) a++;",
             ]
         out.append("    (void)a;")
-        out.append("    if (meta & SS_USED) switch ((uint32_t)meta) {")
+        always = bool(d) and t.kind == "simple"  # there is an action, and one of these
+        out.append(f"    {'' if always else 'if (meta & SS_USED) '}switch ((uint32_t)meta) {{")
         for i in dict.fromkeys(all_action_ids(t)):
             after = "break;" if hit_miss else self._goto(nodes, self._next(t, i))
             out.append(f"    case {i}: {self._call(i, 'a')} {after}")
-        out.append("    default: break;\n    }")
+        out.append(f"    default: {'__builtin_unreachable()' if always else 'break'};\n    }}")
         out.append(f"    if (row) {hit if hit_miss else miss}")
         out.append(f"    {miss}\n    }}")
         return "\n".join(out)

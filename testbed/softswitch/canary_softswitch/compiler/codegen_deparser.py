@@ -84,7 +84,7 @@ def deparser(layout: Layout, statements: list[str], stacks: StackWriter | None) 
         behind = f"end{i}"
     out += [
         f"    uint32_t n = {behind};",
-        "    if (it->room && it->data - it->room >= n) {",
+        "    if ((uintptr_t)it->data - n >= (uintptr_t)it->room && it->room) {",
         "        start = b = (uint8_t *)it->data - n;",
         "    } else {",
         "        uint32_t most = n > had ? n : had;",

@@ -246,6 +246,11 @@ class ParserWriter:
 
 def case_condition(keys: list[tuple[str, int]], v: int, mask: int | None) -> str:
     """Return the C condition of one select case; each key takes whole bytes of the value."""
+    return " && ".join(case_tests(keys, v, mask)) or "1"
+
+
+def case_tests(keys: list[tuple[str, int]], v: int, mask: int | None) -> list[str]:
+    """Return the C conditions that make up that of one select case, one for each key at most."""
     left = 8 * sum((w + 7) // 8 for _, w in keys)
     m = (1 << left) - 1 if mask is None else mask
     parts = []
@@ -258,4 +263,4 @@ def case_condition(keys: list[tuple[str, int]], v: int, mask: int | None) -> str
             parts.append(f"{name} == {literal(kv, bits)}")
         elif km:
             parts.append(f"({name} & {literal(km, bits)}) == {literal(kv & km, bits)}")
-    return " && ".join(parts) or "1"
+    return parts

@@ -15,7 +15,7 @@ from canary_softswitch.compiler import schema
 from canary_softswitch.compiler import schema_values as values
 from canary_softswitch.compiler.bmv2_program import Header
 from canary_softswitch.compiler.codegen_headers import extract, read_bits
-from canary_softswitch.compiler.codegen_parser import case_condition
+from canary_softswitch.compiler.codegen_parser import case_condition, case_tests
 from canary_softswitch.compiler.layout import Layout
 
 MOST = 2
@@ -48,7 +48,9 @@ class StackWriter:
     def write(self) -> str:
         """Return the C of both functions, which number the stacks from 1; 0 is any other packet.
 
-        ``ss_parse_as`` also keeps the fields as they came in ``was``.
+        ``ss_parse_as`` also keeps the fields as they came in ``was``. A third function,
+        ``ss_parse_kept``, reads those again that surely are as they came: a copy of the program
+        that hands a packet on need not hold what it does not look at itself.
         """
         found = self.stacks
         out = [f"#define SS_STACKS {len(found)}"]
@@ -69,6 +71,15 @@ class StackWriter:
             out += [f"        {line}" for line in self._parse(stack)]
             out.append("        return;")
         out += ["    default: ss_parser(sw, it);", "    }", "}"]
+        out += [
+            "SS_INLINE void ss_parse_kept(int stack, ss_item *it, const struct phv *was,",
+            "                             const uint8_t *d) {",
+            "    struct phv *p = &it->p;",
+            "    (void)p; (void)was; (void)d;",
+        ]
+        for number, stack in enumerate(found, 1):
+            out += [f"    if (stack == {number}) {{", *self._kept(stack), "    }"]
+        out.append("}")
         return "\n".join(out) + "\n"
 
     @cached_property
@@ -197,11 +208,43 @@ class StackWriter:
             code = f"({condition}) ? {int(right)} : {code}"
         return f"({code})"
 
+    def _known(self, state: schema.ParseState, to: str | None) -> list[str]:
+        """Return C conditions that hold where a state's transition led to the state ``to``."""
+        keys: list[tuple[str, int]] = []
+        for key in state.transition_key:
+            if not isinstance(key, values.FieldValue):
+                return []
+            field = self._layout.field(*key.value)
+            keys.append((field.code, field.width))
+        every: list[list[str]] = []
+        for transition in state.transitions:
+            assert not isinstance(transition, schema.OtherTransition)
+            if transition.next_state != to:
+                continue
+            if not isinstance(transition, schema.ValueTransition):
+                return []
+            every.append(case_tests(keys, transition.value, transition.mask))
+        return [test for test in every[0] if all(test in tests for tests in every)] if every else []
+
+    def _kept(self, stack: _Stack) -> list[str]:
+        """Return the C that reads the fields of a stack again that have surely not changed."""
+        out: list[str] = []
+        offsets, _ = self.offsets(stack)
+        for name, offset in offsets.items():
+            lvalue, type_ = self._layout.header(name), self._program.headers[name].type
+            for i, f in enumerate(type_.fields):
+                if 0 < f.width <= 128:
+                    one = f"{lvalue}.f{i}"
+                    same = f"SS_SURELY({one} == {one.replace('p->', 'was->', 1)})"
+                    code = read_bits(f"(d + {offset})", f.offset, f.width, type_.width // 8)
+                    out.append(f"        if ({same}) {one} = {code};")
+        return out
+
     def _parse(self, stack: _Stack) -> list[str]:
         """Return the C that extracts the headers of a packet of a stack."""
         out: list[str] = []
         at = 0
-        for state in stack.states:
+        for state, then in zip(stack.states, (*stack.states[1:], None), strict=True):
             for header in self._headers(state):
                 assert header
                 lvalue = self._layout.header(header.name)
@@ -211,4 +254,6 @@ class StackWriter:
                         one = f"{lvalue}.f{i}"
                         out.append(f"{one.replace('p->', 'was->', 1)} = {one};")
                 at += header.type.width // 8
+            for known in self._known(state, then.name if then else None):
+                out.append(f"if (!({known})) __builtin_unreachable();")
         return [*out, f"it->data += {at};", f"it->length -= {at};", f"it->stored -= {at};"]

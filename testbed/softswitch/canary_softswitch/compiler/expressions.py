@@ -324,7 +324,7 @@ class Expressions:
             return f"(u128){self.modular(n, 64)}"
         parts = self._joined(n) if n.op == "|" and bits == 128 else None
         if parts:
-            return joined(parts)
+            return joined([(self.modular(part, 64), up) for part, up in parts])
         if n.op == "~":
             return f"(~{self.modular(n.kids[0], bits)})"
         if n.op == "?":
@@ -347,13 +347,14 @@ class Expressions:
             return f"({u})ss_wide({wide.field.code}, {size}, {shift})"
         return f"({u}){self.exact(n)}"
 
-    def _joined(self, n: Node, up: int = 0) -> list[tuple[str, int]] | None:
-        """Return the parts of a concatenation, as `joined` takes them; None if it is none.
+    def _joined(self, n: Node, up: int = 0) -> list[tuple[Node, int]] | None:
+        """Return the parts of a concatenation and by how many bits they are shifted; None if it is
+        none.
 
         A concatenation shifts and masks its parts, but no mask takes anything from them.
         """
         if n.lo >= 0 and n.hi < 1 << 64 and n.op not in ("|", "<<", "&"):
-            return [(self.modular(n, 64), up)]
+            return [(n, up)]
         match n.op:
             case "|":
                 left, right = (self._joined(kid, up) for kid in n.kids)
@@ -366,8 +367,9 @@ class Expressions:
             case _:
                 return None
 
-    def _low(self, n: Node, up: int) -> list[tuple[str, int]] | None:
-        return [(self.modular(n, 64), up)] if n.hi < 1 << 64 else None
+    @staticmethod
+    def _low(n: Node, up: int) -> list[tuple[Node, int]] | None:
+        return [(n, up)] if n.hi < 1 << 64 else None
 
     def _at_most(self, n: Node, most: int) -> Node:
         """Return the minimum of a non-negative node and ``most``.
@@ -398,7 +400,27 @@ class Expressions:
         t = ctype(min(a.lo, b.lo), max(a.hi, b.hi))
         if t is None:
             raise self.refuse("comparison of signed with unsigned values of 128 bits")
+        for whole, other in ((a, b), (b, a)) if t == "u128" and op in ("==", "!=") else ():
+            if (differ := self._differ(whole, other)) is not None:
+                return f"({differ} {op} 0)"
         return f"(({t}){self.exact(a)} {op} ({t}){self.exact(b)})"
+
+    def _differ(self, whole: Node, other: Node) -> str | None:
+        """Return the C expression, of 64 bits, of the bits in which a concatenation differs from a
+        field, compared part by part; None if they are none."""
+        parts = self._joined(whole) if whole.op == "|" and other.field else None
+        if not parts or len(parts) < 2:
+            return None
+        top, out = 128, []
+        for part, up in sorted(parts, key=lambda part: -part[1]):
+            code = f"(uint64_t)({self.exact(other)} >> {up})"
+            if top < 128:
+                code = f"({code} & {literal((1 << top - up) - 1, 64)})"
+            if (top - up > 64 and other.hi >> up >= 1 << 64) or part.hi >> top - up:
+                return None
+            out.append(f"({code} ^ {self.modular(part, 64)})")
+            top = up
+        return None if top else f"({' | '.join(out)})"
 
     def _equal(self, a: Node, b: Node) -> str:
         """Return the C condition that two values of the same sort, not numbers, are equal."""

@@ -1,18 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Functions the Python side calls: creation, tables, digests, batches. */
-#include <sys/mman.h>
 
 void ss_destroy(ss_switch *sw) {
     ss_item *it;
     ss_chunk *c;
     if (!sw) return;
     for (int i = 0; i < SS_TABLES; i++) ss_table_free(sw->tables + i);
-    for (int i = 0; i < SS_BLOCKS; i++)
-        if (sw->blocks[i]) {
-            void *memory;
-            memcpy(&memory, sw->blocks[i] - sizeof memory, sizeof memory);
-            free(memory);
-        }
+    for (uint32_t b = 0; b < SS_BLOCKS; b++) ss_block_free(sw->blocks[b], b);
     for (int i = 0; sw->profiles && i < SS_PROFILES; i++) ss_profile_free(sw->profiles + i);
     for (int i = 0; sw->counters && i < SS_COUNTERS; i++) free(sw->counters[i]);
     for (int i = 0; sw->meters && i < SS_METERS; i++) free(sw->meters[i]);

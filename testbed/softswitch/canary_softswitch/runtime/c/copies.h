@@ -188,7 +188,7 @@ static void ss_egress(ss_switch *sw, ss_item *it) {
         SET_PACKET_LENGTH(&copy->p, length);
         ss_push_ingress(sw, copy);
     } else if (data && sw->out->n < SS_MAX_OUT) {
-        ss_put_out(sw->out, it, data, length, stored);
+        ss_put_out(sw->out, sw->out->n, it, data, length, stored);
     } else if (data) {
         sw->fault = SS_TOO_MANY;
     }

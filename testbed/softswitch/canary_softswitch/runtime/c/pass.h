@@ -11,17 +11,25 @@ SS_INLINE void ss_parse_item(ss_switch *sw, ss_item *it) {
     ss_verify_checksums(0, sw, it, NULL);
 }
 
-/* Run the ingress control of a parsed packet, from where the program for its stack left it. */
-SS_INLINE void ss_run_ingress(int stack, ss_switch *sw, ss_item *it, int from, ss_result *out) {
+/* Run the ingress control of a parsed packet, from where the program for its stack left it. Returns 1 if
+ * its last action dropped the packet, which may be found out later, too. */
+SS_INLINE int ss_run_ingress(int stack, ss_switch *sw, ss_item *it, int from, ss_result *out) {
     if (!from) SET_PARSER_ERROR(&it->p, it->error);
     if (!from) SET_CHECKSUM_ERROR(&it->p, it->checksum_error);
-    ss_pipeline_ingress(sw, it, stack, from);
+    if (ss_pipeline_ingress(sw, it, stack, from)) { /* a way of its own, which nothing joins */
+        it->exit = 0;
+        if (it->original) out->observed = SS_OBSERVED(&it->p);
+        return 1;
+    }
     it->exit = 0;
     if (it->original) out->observed = SS_OBSERVED(&it->p);
+    return 0;
 }
-SS_INLINE void ss_put_out(ss_result *out, const ss_item *it, uint8_t *data, uint32_t length,
-                          uint32_t stored) {
-    ss_packet *o = out->packets + out->n++;
+/* Put a packet to the outputs as the one with this number, from 0. */
+SS_INLINE void ss_put_out(ss_result *out, uint32_t number, const ss_item *it, uint8_t *data,
+                          uint32_t length, uint32_t stored) {
+    ss_packet *o = out->packets + number;
+    out->n = number + 1;
     o->port = it->egress_port;
     o->length = length < it->limit ? length : it->limit;
     o->stored = stored < o->length ? stored : o->length;
@@ -34,7 +42,7 @@ SS_INLINE void ss_put_out(ss_result *out, const ss_item *it, uint8_t *data, uint
 SS_INLINE int ss_admitted(ss_switch *sw, ss_item *it, uint32_t port, uint32_t length,
                           ss_admit_fn admit, void *admit_ctx, ss_result *out) {
     it->priority = GET_PRIORITY(&it->p);
-    if (it->priority >= sw->queues) return 0;
+    if (it->priority && it->priority >= sw->queues) return 0; /* there is at least one */
     it->deq_timedelta = it->deq_qdepth = 0;
     sw->enq_qdepth = 0;
     out->egress_port = port;
@@ -63,8 +71,8 @@ void ss_log_to(ss_switch *sw, ss_log_fn log, void *ctx) {
     sw->log_ctx = ctx;
 }
 
-/* Run the egress control. */
-SS_INLINE void ss_run_egress(ss_switch *sw, ss_item *it, ss_result *out) {
+/* Run the egress control. Returns as ss_run_ingress. */
+SS_INLINE int ss_run_egress(ss_switch *sw, ss_item *it, ss_result *out) {
     SET_EGRESS_TIMESTAMP(&it->p, sw->now);
     SET_DEQ_TIMEDELTA(&it->p, it->deq_timedelta);
     SET_DEQ_QDEPTH(&it->p, it->deq_qdepth);
@@ -72,9 +80,14 @@ SS_INLINE void ss_run_egress(ss_switch *sw, ss_item *it, ss_result *out) {
     SET_EGRESS_PORT(&it->p, it->egress_port);
     SET_EGRESS_SPEC(&it->p, SS_DROP_PORT + 1);
     SET_PACKET_LENGTH(&it->p, it->reg_length);
-    ss_pipeline_egress(sw, it, 0, 0);
+    if (ss_pipeline_egress(sw, it, 0, 0)) {
+        it->exit = 0;
+        if (it->original) out->observed = SS_OBSERVED(&it->p);
+        return 1;
+    }
     it->exit = 0;
     if (it->original) out->observed = SS_OBSERVED(&it->p);
+    return 0;
 }
 
 SS_INLINE void ss_begin(ss_switch *sw, uint64_t now_us, ss_result *out) {

@@ -20,11 +20,11 @@ SS_INLINE int ss_leave(int stack, ss_item *it, const struct phv *was, uint64_t s
     SET_INSTANCE_TYPE(&it->p, SS_NORMAL);
     if (!ss_admitted(sw, it, it->egress_port, it->reg_length, admit, admit_ctx, out))
         return sw->fault;
-    ss_run_egress(sw, it, out);
+    if (ss_run_egress(sw, it, out)) return sw->fault;
     if (SS_ASSERTS && sw->fault == SS_ASSERT) return sw->fault;
     if (GET_EGRESS_SPEC(&it->p) == SS_DROP_PORT) return sw->fault;
     bytes = ss_deparser(stack, sw, it, was, sum, &length, &stored);
-    if (bytes) ss_put_out(out, it, bytes, length, stored);
+    if (bytes) ss_put_out(out, 0, it, bytes, length, stored);
     return sw->fault;
 }
 
@@ -42,8 +42,12 @@ SS_INLINE int ss_straight(int stack, SS_PARAMETERS) {
     item.room = in->room;
     ss_parse_as(stack, sw, &item, &was);
     sum = ss_verify_checksums(stack, sw, &item, in->data);
-    ss_run_ingress(stack, sw, &item, 0, out);
+    if (ss_run_ingress(stack, sw, &item, 0, out)) {
+        if (item.learn && !(SS_ASSERTS && sw->fault == SS_ASSERT)) ss_learn_fields(sw, &item);
+        return sw->fault;
+    }
     if (stack && __builtin_expect(!!item.left, 0)) { /* it has got other headers than it came with */
+        ss_parse_kept(stack, &item, &was, in->data);
         ss_run_ingress(0, sw, &item, item.left, out);
         return ss_leave(0, &item, &was, sum, SS_ARGUMENTS);
     }

@@ -71,18 +71,29 @@ static SS_UNUSED uint64_t ss_crc_custom(const ss_crc *c, const uint8_t *p, size_
     return ((c->reflect_remainder ? ss_reflect(r, c->width) : r) ^ c->final_xor) & mask;
 }
 
-/* Registers that are used together, made on first use, aligned to cache lines; NULL: no memory. */
+/* Registers that are used together, made on first use, aligned to cache lines; NULL: no memory. Of large
+ * ones the system clears the pages that are used, and gives no others. */
+#define SS_PAGES (1 << 15) /* bytes from which on memory comes in pages of its own */
+static size_t ss_block_bytes(uint32_t b) { return ss_blocks[b][0] * ss_blocks[b][1]; }
 static SS_UNUSED __attribute__((noinline, cold)) uint8_t *ss_block_new(ss_switch *sw, uint32_t b) {
-    size_t size = ss_blocks[b][0] * ss_blocks[b][1];
-    uint8_t *memory = calloc(size + 128, 1), *at;
-    if (!memory) {
+    size_t size = ss_block_bytes(b);
+    uint8_t *at = NULL;
+    if (size >= SS_PAGES) {
+        void *pages = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        at = pages == MAP_FAILED ? NULL : pages;
+    } else if ((at = aligned_alloc(64, (size + 64) & ~(size_t)63))) {
+        memset(at, 0, size);
+    }
+    if (!at) {
         sw->fault = SS_NO_MEMORY;
         return NULL;
     }
-    at = (uint8_t *)(((uintptr_t)memory + sizeof memory + 63) & ~(uintptr_t)63);
-    memcpy(at - sizeof memory, &memory, sizeof memory);
     sw->register_bytes += size;
     return sw->blocks[b] = at;
+}
+static void ss_block_free(uint8_t *at, uint32_t b) {
+    if (at && ss_block_bytes(b) >= SS_PAGES) munmap(at, ss_block_bytes(b));
+    else free(at);
 }
 SS_INLINE uint8_t *ss_block(ss_switch *sw, uint32_t b) {
     uint8_t *at = sw->blocks[b];

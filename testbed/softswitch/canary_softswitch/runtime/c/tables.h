@@ -37,7 +37,7 @@ typedef struct { /* what a lookup reads is in the first cache line */
     uint32_t *chains;   /* ternary: first scan element + 1 of each value of exact bits; behind them */
     uint32_t *chain_next; /* that which follows each element */
     uint64_t exact;
-    uint32_t plain;     /* ternary: no entry looks at more than the exact bits */
+    uint32_t plain;     /* ternary: no entry looks at more than the exact bits, and rows are chained */
     uint32_t kind, kw, mw, rw, pw, max_size, capacity, first_free, gone;
     ss_meter *meters;   /* of each row, or NULL */
     uint64_t *seen;     /* time of each row's last hit in microseconds, or NULL */
@@ -175,9 +175,10 @@ SS_INLINE uint64_t *ss_find_ternary(const ss_table *t, const uint64_t *key, uint
                                     uint32_t rw, uint64_t ranges, uint64_t exact) {
     uint32_t next = exact ? t->chains[SS_CHAIN(key[0] & exact)] : 1;
     if (exact && !ranges && t->plain) { /* the rest of the key is not even made */
-        for (; next; next = t->chain_next[next - 1])
-            if (!((key[0] ^ t->scan[(size_t)(next - 1) * 2 * kw]) & exact))
-                return t->rows + (size_t)t->scan_row[next - 1] * rw;
+        for (; next; next = t->chain_next[next - 1]) {
+            uint64_t *row = t->rows + (size_t)(next - 1) * rw;
+            if (!((key[0] ^ row[SS_KEY]) & exact)) return row;
+        }
         return NULL;
     }
     for (; exact ? next : next <= t->count; next = exact ? t->chain_next[next - 1] : next + 1) {
@@ -349,17 +350,17 @@ static int64_t ss_find_duplicate(const ss_table *t, const uint64_t *key, const u
     uint64_t *row = ss_find_hashed(t, key, t->kw, t->rw, prio);
     return row ? (row - t->rows) / t->rw : -1;
 }
-/* Chain the first n scan elements anew. */
+/* Chain the first n scan elements anew, or their rows. */
 static void ss_chain(ss_table *t, uint32_t n) {
     memset(t->chains, 0, 4 * SS_CHAINS);
     t->plain = 1;
+    for (uint32_t i = 0; i < n * t->kw; i++)
+        t->plain &= t->scan[2 * (size_t)i + 1] == (i % t->kw ? 0 : t->exact);
     while (n--) {
-        const uint64_t *s = t->scan + (size_t)n * 2 * t->kw;
-        uint32_t *first = t->chains + SS_CHAIN(s[0] & t->exact);
-        for (uint32_t i = 0; i < t->kw; i++)
-            t->plain &= s[2 * i + 1] == (i ? 0 : t->exact);
-        t->chain_next[n] = *first;
-        *first = n + 1;
+        uint32_t *first = t->chains + SS_CHAIN(t->scan[(size_t)n * 2 * t->kw] & t->exact);
+        uint32_t number = t->plain ? t->scan_row[n] : n;
+        t->chain_next[number] = *first;
+        *first = number + 1;
     }
 }
 static void ss_scan_insert(ss_table *t, uint32_t number) {

@@ -1,0 +1,178 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The virtual network (virtual.c) on one thread, in the order of time.
+ *
+ * Where all links have the same delay and none has a rate, what is sent on later arrives later, too:
+ * the events wait in a queue, without windows, and only simultaneous ones are sorted.
+ */
+#ifndef CANARY_NETWORK_IN_ORDER_H
+#define CANARY_NETWORK_IN_ORDER_H
+#include "hops.h"
+
+#define NEAR_FRAMES 6  /* events ahead of which frames are fetched into the cache, */
+#define NEAR_SWITCH 3  /* and ahead of which switches are that do not stay in it */
+
+static int by_time(const void *a, const void *b) {
+    const waiting_t *one = a, *two = b;
+    if (one->time != two->time) return one->time < two->time ? -1 : 1;
+    if (one->frame->link != two->frame->link)
+        return one->frame->link < two->frame->link ? -1 : 1;
+    return one->frame->number < two->frame->number ? -1 : one->frame->number > two->frame->number;
+}
+
+/* Make room: behind events that have been run, or by twice as much memory. The last place is that of
+ * the one that is never due. Events keep their numbers. */
+static __attribute__((noinline)) int widen(queue_t *queue) {
+    uint64_t cap = queue->items ? queue->mask + 1 : 0, n = queue->tail - queue->head;
+    if (n >= cap / 2) {
+        cap = cap ? 2 * cap : 1024;
+        waiting_t *items = calloc(cap, sizeof *items);
+        if (!items) return 0;
+        for (uint64_t i = queue->head; i != queue->tail; i++)
+            items[i & (cap - 1)] = queue->items[i & queue->mask];
+        free(queue->items);
+        queue->items = items;
+        queue->mask = cap - 1;
+    }
+    queue->limit = queue->head + cap - 1;
+    return 1;
+}
+
+/* Sort the events that are due at the time of the first: by link, then as they were put on it. */
+static __attribute__((noinline)) void sort_simultaneous(queue_t *queue, uint64_t time) {
+    waiting_t *items = queue->items;
+    uint64_t first = queue->head, mask = queue->mask, n = 1;
+    while (items[(first + n) & mask].time == time) n++;
+    queue->sorted = first + n;
+    if ((first & mask) + n <= mask + 1) {
+        qsort(items + (first & mask), n, sizeof *items, by_time);
+        return;
+    }
+    for (uint64_t i = 1; i < n; i++) { /* they go round the end */
+        waiting_t one = items[(first + i) & mask];
+        uint64_t j = i;
+        for (; j && by_time(&one, &items[(first + j - 1) & mask]) < 0; j--)
+            items[(first + j) & mask] = items[(first + j - 1) & mask];
+        items[(first + j) & mask] = one;
+    }
+}
+
+/* Take all events that wait elsewhere into the queue. */
+static void take_all(net_t *net, uint64_t begin, uint64_t end) {
+    queue_t *queue = &net->queue;
+    part_t *first = net->parts;
+    queue->head = queue->tail = queue->sorted = 0;
+    queue->limit = queue->items ? queue->mask : 0;
+    if (queue->items) queue->items[0].time = NEVER;
+    for (uint32_t p = 0; p < net->n_parts; p++) {
+        part_t *part = &net->parts[p];
+        const uint64_t now = begin / part->window_ns;
+        part->until = end;
+        find_all(part);
+        for (uint32_t i = 0; i < part->far.n; i++)
+            wait_in(first, part->far.items[i].time, part->far.items[i].frame);
+        part->far.n = 0;
+        for (uint32_t i = 0; i < 2 * net->n_parts; i++) {
+            parcels_t *mail = &part->mail[i / net->n_parts][i % net->n_parts].parcels;
+            for (uint64_t m = 0; m < mail->n; m++)
+                wait_in(first, mail->items[m].time, mail->items[m].frame);
+            mail->n = 0;
+        }
+        for (uint32_t i = 0; i < WHEEL; i++) {
+            uint64_t window = now + i, due = part->due[window % WHEEL / 64] >> window % 64;
+            if (!due) i += 63 - window % 64; /* nor in the windows of the same word behind it */
+            if (!(due & 1)) continue;
+            for (uint32_t rest = 0; rest < 2; rest++) {
+                events_t *bucket = &part->wheel[rest][window % WHEEL];
+                for (uint32_t e = 0; e < bucket->n; e++)
+                    wait_in(first, window * part->window_ns + KEY_LATE(bucket->items[e]),
+                            bucket->items[e].frame);
+                bucket->n = 0;
+            }
+        }
+        memset(part->due, 0, sizeof part->due);
+    }
+    if (queue->tail) qsort(queue->items, queue->tail, sizeof *queue->items, by_time);
+}
+
+/* Put the events that are left, at `end`, to the parts that they are of. */
+static void give_all(net_t *net, uint64_t end) {
+    queue_t *queue = &net->queue;
+    for (uint32_t p = 0; p < net->n_parts; p++) {
+        net->parts[p].sent_until = end;
+        enter(&net->parts[p], end / net->window_ns);
+        find_all(&net->parts[p]);
+    }
+    for (; queue->head < queue->tail; queue->head++) {
+        const waiting_t *one = &queue->items[queue->head & queue->mask];
+        const link_t *link = &net->links[one->frame->link];
+        part_t *part = &net->parts[link->to_host ? net->host_owner[link->dst] : link->owner];
+        file(part, one->frame, link->to_host ? part->n_switches : link->place, one->time);
+    }
+}
+
+/* The part whose host sends next, its source, and when; NEVER: none is left. */
+static part_t *next_sender(net_t *net, uint32_t *source, uint64_t *time) {
+    part_t *part = NULL;
+    uint64_t first = NEVER;
+    for (uint32_t p = 0; p < net->n_parts; p++)
+        for (uint32_t i = 0; i < net->n_sources; i++)
+            if (net->parts[p].next_time[i] < first) {
+                first = net->parts[p].next_time[i];
+                part = &net->parts[p];
+                *source = i;
+            }
+    *time = first;
+    return part;
+}
+
+/* Bring what events soon need into the cache: there are more switches than stay in it. */
+static inline void fetch_ahead(const net_t *net, const queue_t *queue, uint64_t head) {
+    const frame_t *frame = queue->items[(head + NEAR_FRAMES) & queue->mask].frame;
+    __builtin_prefetch(frame);
+    __builtin_prefetch((const uint8_t *)frame + 64);
+    if (queue->tail - head <= NEAR_SWITCH) return;
+    const link_t *link = &net->links[queue->items[(head + NEAR_SWITCH) & queue->mask].frame->link];
+    if (!link->to_host) net->prefetch(net->switches[link->dst]);
+}
+
+/* Run every event before `end`. The first part stands for all. */
+static void run_in_order(net_t *net, uint64_t begin, uint64_t end) {
+    queue_t *queue = &net->queue;
+    part_t *part = net->parts, *sender;
+    uint32_t source = 0;
+    uint64_t sends;
+    take_all(net, begin, end);
+    if (!queue->items && !widen(queue)) {
+        part->oom = 1;
+        return;
+    }
+    queue->items[queue->tail & queue->mask].time = NEVER;
+    sender = next_sender(net, &source, &sends);
+    for (;;) {
+        const waiting_t *items = queue->items;
+        const uint64_t head = queue->head, mask = queue->mask, time = items[head & mask].time;
+        if (sends <= time) {
+            if (sends >= end) break;
+            send_next(sender, source, 1);
+            find_next(sender, source);
+            sender = next_sender(net, &source, &sends);
+            continue;
+        }
+        if (time >= end) break;
+        if (__builtin_expect(items[(head + 1) & mask].time == time, 0) && head >= queue->sorted)
+            sort_simultaneous(queue, time);
+        frame_t *frame = items[head & mask].frame;
+        const link_t *link = &net->links[frame->link];
+        queue->head = head + 1;
+        if (net->prefetch) fetch_ahead(net, queue, head);
+        if (__builtin_expect(link->to_host, 0)) {
+            deliver(part, frame, link->dst, time);
+            continue;
+        }
+        part->current = link->dst;
+        part->ports = link->ports;
+        arrive(part, frame, time, 1);
+    }
+    give_all(net, end);
+}
+#endif
