@@ -22,7 +22,7 @@ ROOMS = ("testbed", "analysis", "scenarios")
 SOFT_SWITCH = ROOT / "testbed" / "softswitch"  # a distribution of its own
 PACKAGES = [*(ROOT / room for room in ROOMS), SOFT_SWITCH / "canary_softswitch"]
 
-EVERYWHERE = {"testbed.errors", "testbed.arrays", "testbed.cores"}
+EVERYWHERE = {"testbed.errors", "testbed.arrays", "testbed.cores", "testbed.rootless"}
 SOFT = {"canary_softswitch"}
 KERNELS = {"testbed.kernels"}
 FABRIC_AND_RECORD = KERNELS | {"testbed.fabric", "testbed.record"}
@@ -36,6 +36,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "testbed.errors": SOFT,
     "testbed.arrays": set(),
     "testbed.cores": set(),
+    "testbed.rootless": set(),
     "testbed.user_files": set(),
     "testbed.kernels": SOFT,
     "testbed.fabric": KERNELS,

@@ -12,9 +12,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from scenarios.command.arguments import ConfigOption, KOption, ScenarioOption, WatchOption
+from scenarios.command.arguments import (
+    ConfigOption,
+    KOption,
+    ScenarioOption,
+    SudoOption,
+    WatchOption,
+)
 from scenarios.command.compilers import need_compiler
 from scenarios.experiment.terminal import line, progress_bar, wide_console
+from scenarios.process.namespace import enter
 from scenarios.process.signals import raise_on_signals
 
 if TYPE_CHECKING:
@@ -37,8 +44,9 @@ def net(
         typer.Option(help="softswitch or bmv2.", autocompletion=lambda: ["softswitch", "bmv2"]),
     ] = "softswitch",
     watch: WatchOption = False,
+    sudo: SudoOption = False,
 ) -> None:
-    """Bring the network up, with Mininet's prompt (root)."""
+    """Bring the network up, with Mininet's prompt."""
     from scenarios.experiment.settings import REAL_TIME, SettingsError
     from testbed.network.requirements import no_namespaces, no_packages
 
@@ -46,8 +54,9 @@ def net(
         raise SettingsError(f"BACKEND={backend} has no network: use {', '.join(REAL_TIME)}")
     if reason := no_namespaces() or no_packages():
         raise SettingsError(reason)
-    raise_on_signals()
     need_compiler()
+    enter(sudo, watch)
+    raise_on_signals()
     with tempfile.TemporaryDirectory() as logs:
         from scenarios.live.prompt import open_prompt
 
@@ -137,14 +146,12 @@ def ended_in_words(cleaned: Cleaned) -> str:
 
 
 def clean_net() -> None:
-    """Remove what a killed run left of its network (root).
+    """Remove what a killed run left of its network.
 
     Nothing else is removed.
     """
-    from testbed.network.processes import ProcessError, clean
+    from testbed.network.processes import clean
 
-    if os.geteuid() != 0:
-        raise ProcessError("only root can remove networks: use sudo")
     cleaned = clean()
     print(ended_in_words(cleaned))
     for runner in cleaned.alive:

@@ -33,8 +33,8 @@ from scenarios.experiment.inputs import demand_of, inputs_of
 from scenarios.experiment.settings import make_settings
 from scenarios.live.network import Live
 from scenarios.live.watched_run import WatchedNet, watched_net
+from scenarios.process.new_file import create_file
 from scenarios.process.signals import Stopped
-from scenarios.process.user import create_file
 from testbed.errors import UserError
 from testbed.fabric.packet_fabric import PacketFabric
 from testbed.faults.plan import FaultPlan

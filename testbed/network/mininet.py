@@ -28,6 +28,7 @@ import numpy as np
 import numpy.typing as npt
 
 from testbed.dataplane import FAULT
+from testbed.dataplane.endings import ANSWERED
 from testbed.fabric.packet_fabric import PacketFabric
 from testbed.network.hosts import HostAgents
 from testbed.network.losses import Arrivals, Losses
@@ -236,6 +237,13 @@ class MininetNetwork:
                 return
             time.sleep(0.02)
 
+    def silence(self) -> None:
+        """Keep the hosts' kernels from sending anything more, so that the network can drain.
+
+        The kernel of a host goes on to resend what connections that were ended have not delivered.
+        """
+        self._nodes.without_routes()
+
     def sent(self, number: int) -> npt.NDArray[np.uint32]:
         """Return the packets that each flow of a source has sent, a live view, uint32[F]."""
         return self._hosts.sent(number)
@@ -260,21 +268,23 @@ class MininetNetwork:
 
     @property
     def statistics(self) -> Statistics:
-        """Return the packet totals of the network, as far as they can be known.
+        """Return the packet totals of the network since `start`.
 
-        ``sent`` is what left the hosts, ``delivered`` what they got but for ICMP messages, the
-        packets of their kernels' own connections included. ``fault_drops`` are those of the P4
-        fault tables and ``ttl_drops`` the answered ones; what an overloaded switch or another
-        injector drops is seen as sent but not delivered.
+        ``sent`` is what left the hosts, the packets of their kernels' own connections included, and
+        the ICMP messages of switches; ``delivered`` is all that came to hosts. ``fault_drops`` are
+        those of the P4 fault tables, and ``other_drops`` are packets that a switch has no route for
+        or cannot parse. What real switches, hosts and cables lost is in `emulator_drops`.
         """
-        agents = self._hosts.statistics()
+        assert self._losses is not None
+        agents, ended = self._hosts.statistics(), self._losses.ended()
+        causes = ended.by_cause
         return Statistics(
-            sent=_sent_by(self._nodes, self.topology.host_names),
-            delivered=agents["delivered"] + agents["strangers"],
+            sent=self._losses.sent_by_hosts() + causes[ANSWERED],
+            delivered=agents["received"],
             fault_drops=int(self.fault_drops().sum()),
             queue_drops=0,
-            ttl_drops=agents["replies"],
-            other_drops=agents["receive_drops"],
+            ttl_drops=causes["ttl"] + causes[ANSWERED],
+            other_drops=sum(causes[cause] for cause in ("no_route", "local", "malformed")),
             misdelivered=agents["misdelivered"],
             packet_hops=_sent_by(self._nodes, self.topology.switch_names),
             in_flight=0,
@@ -287,6 +297,12 @@ class MininetNetwork:
     def fault_drops(self) -> npt.NDArray[np.uint64]:
         """Return the packets that P4 fault tables dropped at each link, uint64[n_links]."""
         return self._dropped_before + _fault_drops(self.topology, self.controls)
+
+    def corrupted(self) -> npt.NDArray[np.uint64]:
+        """Return the packets that arrived corrupted on each link, uint64[n_links]; the switch there
+        drops them."""
+        assert self._losses is not None
+        return self._losses.ended().corrupted.astype(np.uint64)
 
     def queue_drops(self) -> npt.NDArray[np.uint64]:
         """Return zeros, uint64[n_links]: real switches do not count drops of full queues."""

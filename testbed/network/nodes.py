@@ -88,6 +88,17 @@ class Nodes:
         counts.pop("lo", None)
         return counts
 
+    def without_routes(self) -> None:
+        """Remove the routes of all hosts, whose kernels then send nothing."""
+
+        def remove(name: str) -> None:
+            """Remove the routes of one host."""
+            with inside(self.pid(name)):
+                ip_batch(["route flush table main"])
+
+        with ThreadPoolExecutor(8) as pool:
+            list(pool.map(remove, self._topology.host_names))
+
     @property
     def cables_down(self) -> list[tuple[str, str]]:
         """Return the cables with an interface that is down, as pairs of node names."""

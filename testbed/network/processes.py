@@ -28,6 +28,7 @@ from typing import Any
 
 from testbed.errors import UserError
 from testbed.record.atomic import hold
+from testbed.rootless import user_outside
 
 TOKEN = "RUN_OF_CANARY"  # CANARY_* are options of the command line
 
@@ -74,7 +75,8 @@ class Cleaned:
 def state_folder() -> Path:
     """Return the folder of the state files of running networks, created if need be.
 
-    It is ``/run/canary`` for root, who alone can run a network, or else in ``XDG_RUNTIME_DIR``.
+    It is in ``/run`` for root, else in ``XDG_RUNTIME_DIR``, or else in ``/tmp``. Inside and outside
+    of a user namespace it is the same.
 
     Raises:
         ProcessError: There is no such folder that only its owner can read and write.
@@ -93,9 +95,10 @@ def state_folder() -> Path:
 
 def _state_folders() -> list[Path]:
     """Return the places for `state_folder`, the first choice first."""
-    bases = ["/run"] if os.geteuid() == 0 else []
+    user = user_outside()
+    bases = ["/run"] if user == 0 else []
     bases += filter(os.path.isabs, [os.environ.get("XDG_RUNTIME_DIR", "")])
-    return [Path(base) / "canary" for base in bases]
+    return [*(Path(base) / "canary" for base in bases), Path(f"/tmp/canary-of-{user}")]
 
 
 class RunState:
