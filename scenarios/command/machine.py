@@ -14,7 +14,6 @@ import typer
 
 from scenarios.command.arguments import (
     ConfigOption,
-    KOption,
     ScenarioOption,
     SudoOption,
     WatchOption,
@@ -38,29 +37,34 @@ adding the current folder to the import path, from which IPython would then impo
 
 
 def net(
-    k: KOption = 4,
-    backend: Annotated[
-        str,
-        typer.Option(help="softswitch or bmv2.", autocompletion=lambda: ["softswitch", "bmv2"]),
-    ] = "softswitch",
+    ctx: typer.Context,
     watch: WatchOption = False,
+    script: Annotated[
+        Path | None,
+        typer.Option(help="Run the prompt's commands of this file, and end. [default: none]"),
+    ] = None,
     sudo: SudoOption = False,
 ) -> None:
     """Bring the network up, with Mininet's prompt."""
-    from scenarios.experiment.settings import REAL_TIME, SettingsError
+    from scenarios.experiment.settings import SettingsError
     from testbed.network.requirements import no_namespaces, no_packages
 
-    if backend not in REAL_TIME:
-        raise SettingsError(f"BACKEND={backend} has no network: use {', '.join(REAL_TIME)}")
     if reason := no_namespaces() or no_packages():
         raise SettingsError(reason)
+    from scenarios.live.session import planned, session_settings
+
+    settings = session_settings(ctx.obj.settings)
+    planned(settings)
+    if script is not None and not script.is_file():
+        raise SettingsError(f"SCRIPT={script}: there is no such file")
     need_compiler()
-    enter(sudo, watch)
+    enter(sudo, watch, ctx.obj.environment)
+    ctx.obj.print_environment()
     raise_on_signals()
     with tempfile.TemporaryDirectory() as logs:
         from scenarios.live.prompt import open_prompt
 
-        open_prompt(k, backend, Path(logs), watch)
+        open_prompt(settings, Path(logs), watch, script)
 
 
 def export_lab(

@@ -20,7 +20,7 @@ from testbed.control.forwarding import Uplinks
 from testbed.control.selection import FlowSelector
 from testbed.control.switch import SwitchControl
 from testbed.faults.events import Event
-from testbed.network.network import Network
+from testbed.network.network import Network, Switchable
 
 
 @dataclass
@@ -73,6 +73,8 @@ class Events:
     clock: EpochClock
     absences: list[Absence] = field(default_factory=list)
     _happened: list[Absence | str] = field(default_factory=list)
+    _links_off: set[int] = field(default_factory=set)
+    _hosts_off: set[int] = field(default_factory=set)
     _read: int = 0
 
     def carry_out(self, event: Event) -> None:
@@ -88,6 +90,20 @@ class Events:
         uplinks = self.uplinks[int(self.network.topology.link_src[event.target])]
         assert uplinks is not None  # `parse_events` has checked this
         (uplinks.drain if event.kind == "drain" else uplinks.undrain)(event.target)
+
+    def switched_off(self) -> tuple[set[int], set[int]]:
+        """Return the directed links that were switched off at some time until now, and the hosts
+        that were cut off; none in virtual time."""
+        if isinstance(self.network, Switchable):
+            links, hosts = self.network.switched_off()
+            self._links_off |= links
+            self._hosts_off |= hosts
+        return self._links_off, self._hosts_off
+
+    def forget_switched_off(self) -> None:
+        """Let `switched_off` return only what is off from now on."""
+        self._links_off.clear()
+        self._hosts_off.clear()
 
     def reconcile(self) -> None:
         """Restore the switches that are up again, and notice those that another controller took."""

@@ -343,6 +343,8 @@ def _network(
     }
     if real:
         network["slowdown"] = history.slowdown
+        links, hosts = emulation.events.switched_off()
+        network["links_off"], network["hosts_off"] = sorted(links), sorted(hosts)
     else:  # real switches do not report the answers that they withheld
         drops = emulation.network.drops()
         network["icmp_refused"] = refused = int((drops["cause"] == CAUSES["ttl"]).sum())

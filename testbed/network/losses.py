@@ -213,10 +213,19 @@ class Losses:
         with self._lock:
             for switch, then in self._at_death.items():
                 dead[ends == switch] += (sent + self._begin[0] - then)[ends == switch]
+        unsent, lost = self._unsent(inside), np.zeros(self.topology.n_switches, np.int64)
+        if quiet:
+            lost = self._inside(answers, sent, dropped, gone, inside)
+            # What a cable refuses the kernel may also tell the sender, which then counts it, too:
+            # since Linux 6.6 or so.
+            sender = self._senders
+            twice = np.where((sender >= 0) & (lost[sender] < 0), np.minimum(unsent, refused), 0)
+            unsent = unsent - twice
+            np.add.at(lost, sender[sender >= 0], twice[sender >= 0])
         found = {
             "cable": refused,
             "socket": dropped,
-            "port": self._unsent(inside),
+            "port": unsent,
             "switch": missing,
             "dead": dead,
         }
@@ -225,8 +234,21 @@ class Losses:
             for where, packets in found.items()
             for cable in np.flatnonzero(packets > 0).tolist()
         ]
-        lost = self._inside(answers, sent, dropped, gone, inside) if quiet else []
-        return self._table(sorted(rows), lost)
+        restarted = self._restarted - set(self._at_death)
+        return self._table(
+            sorted(rows),
+            [
+                (name, "restart" if switch in restarted else "queues", int(lost[switch]))
+                for switch, name in enumerate(self.topology.switch_names)
+                if lost[switch] > 0 and (answers[switch] is not None or switch in restarted)
+            ],
+        )
+
+    @property
+    def _senders(self) -> LongArray:
+        """Return the number of the switch where each cable begins, -1 for a host."""
+        number = {name: switch for switch, name in enumerate(self.topology.switch_names)}
+        return np.array([number.get(name, -1) for name in self._cables.sender])
 
     def _by_ingress(self, inside: LongArray, causes: Sequence[str]) -> LongArray:
         """Return the packets that ended for some causes at the end of each cable."""
@@ -237,17 +259,9 @@ class Losses:
 
     def _unsent(self, inside: LongArray) -> LongArray:
         """Return the packets that the switch at the begin of each cable could not send."""
-        number = {name: switch for switch, name in enumerate(self.topology.switch_names)}
-        begins = zip(self._cables.sender, self._cables.interface, strict=True)
-        return np.array(
-            [
-                inside[number[name], -1, int(interface.rpartition("eth")[2])]
-                if name in number
-                else 0
-                for name, interface in begins
-            ],
-            np.int64,
-        )
+        begins = zip(self._senders.tolist(), self._cables.interface, strict=True)
+        ports = [(s, int(name.rpartition("eth")[2])) for s, name in begins]
+        return np.array([inside[s, -1, port] if s >= 0 else 0 for s, port in ports], np.int64)
 
     def _table(
         self, rows: list[tuple[int, str, int]], inside: list[tuple[str, str, int]]
@@ -291,9 +305,9 @@ class Losses:
         dropped: LongArray,
         gone: npt.NDArray[np.uint64],
         inside: LongArray,
-    ) -> list[tuple[str, str, int]]:
+    ) -> LongArray:
         """Return the packets that came to each switch and that it neither sent nor dropped for a
-        cause, as (switch, where, packets). Switches without such packets are left out.
+        cause, int64[n_switches]; what it counted twice makes the number negative.
 
         What came is what the switch began to process; for one that restarted, which has lost that
         count, what was sent to it and did not overflow its sockets. A switch that died after a
@@ -313,21 +327,14 @@ class Losses:
         left, refused = (now - then for now, then in zip(self._sent(), self._begin, strict=True))
         left += refused
         left[: self.topology.n_links] += gone.astype(np.int64)
-        number = {name: switch for switch, name in enumerate(self.topology.switch_names)}
-        sender = np.array([number.get(name, -1) for name in self._cables.sender])
-        size = self.topology.n_switches
+        sender, size = self._senders, self.topology.n_switches
         lost = np.bincount(receiver[receiver >= 0], came[receiver >= 0], size)
-        lost -= np.bincount(sender[sender >= 0], left[sender >= 0], size)
+        lost = lost - np.bincount(sender[sender >= 0], left[sender >= 0], size)
         after = [row for row, cause in enumerate(ENDINGS) if cause in _AFTER_ARRIVAL]
         lost -= inside[:, [*after, -1]].sum(axis=(1, 2))
         before = [list(ENDINGS).index(cause) for cause in _BEFORE_ARRIVAL]
         unprocessed = inside[:, before].sum(axis=(1, 2))
-        lost -= np.where(np.isin(np.arange(size), list(restarted)), unprocessed, 0)
-        return [
-            (name, "restart" if switch in restarted else "queues", int(lost[switch]))
-            for name, switch in number.items()
-            if lost[switch] > 0 and (answers[switch] is not None or switch in restarted)
-        ]
+        return lost - np.where(np.isin(np.arange(size), list(restarted)), unprocessed, 0)
 
 
 def _cables(topology: PacketFabric) -> _Cables:

@@ -39,7 +39,7 @@ from testbed.network.processes import ProcessError, RunState
 from testbed.network.requirements import missing
 from testbed.network.sources import Source
 from testbed.network.speed import slowness
-from testbed.network.switches import Backend, Switches
+from testbed.network.switches import STOPPED, Backend, Switches
 
 if TYPE_CHECKING:
     from testbed.control.remote.switch import RemoteSwitch
@@ -93,6 +93,7 @@ class MininetNetwork:
         self._losses: Losses | None = None
         self._dropped_before = np.zeros(topology.n_links, np.uint64)  # by switches that restarted
         self._quiet = False
+        self._stopped_switches: set[int] = set()
         try:
             self._state = RunState(state)
         except ProcessError as e:
@@ -162,11 +163,61 @@ class MininetNetwork:
 
         Packets that are lost because of it count as lost in the switch, see `emulator_drops`.
         """
+        self._count_before_end(switch)
+        self._switches.restart(switch)
+
+    def _count_before_end(self, switch: int) -> None:
+        """Keep what a switch has counted, before it is ended."""
         own = self.topology.link_src == switch
         self._dropped_before[own] = self.fault_drops()[own]
         assert self._losses is not None
         self._losses.restarted(switch)
-        self._switches.restart(switch)
+
+    def stop_switch(self, switch: int) -> None:
+        """End a switch, until `start_switch`; what is sent to it meanwhile is lost there."""
+        self._count_before_end(switch)
+        self._switches.end(switch, STOPPED)
+        self._stopped_switches.add(switch)
+
+    def start_switch(self, switch: int) -> None:
+        """Start a switch that was stopped, without any state; `answers` tells when it is up."""
+        self._switches.begin(switch)
+        self._stopped_switches.remove(switch)
+
+    @property
+    def stopped_switches(self) -> list[int]:
+        """Return the numbers of the switches that were stopped and not started again."""
+        return sorted(self._stopped_switches)
+
+    def set_cable(self, a: str, b: str, up: bool) -> None:
+        """Switch the cables between two nodes on or off; see `Nodes.set_cable`."""
+        self._nodes.set_cable(a, b, up)
+
+    def restore_hosts(self) -> None:
+        """Give hosts their addresses and routes back, if their interfaces were down meanwhile."""
+        self._nodes.restore_hosts()
+
+    def switched_off(self) -> tuple[set[int], set[int]]:
+        """Return the directed links that are switched off now, at an end or with a switch, and the
+        hosts that are cut off with their link or ToR."""
+        topology, stopped = self.topology, self._stopped_switches
+        cables = {frozenset(ends) for ends in self._nodes.cables_down}
+        names = topology.switch_names
+        links = {
+            link
+            for link, (a, b) in enumerate(
+                zip(topology.link_src.tolist(), topology.link_dst.tolist(), strict=True)
+            )
+            if {a, b} & stopped or frozenset((names[a], names[b])) in cables
+        }
+        hosts = {
+            host
+            for host, (name, tor) in enumerate(
+                zip(topology.host_names, topology.host_tor.tolist(), strict=True)
+            )
+            if tor in stopped or frozenset((name, names[tor])) in cables
+        }
+        return links, hosts
 
     def answers(self, switch: int) -> bool:
         """Return True if a restarted switch, given by its number, is up.

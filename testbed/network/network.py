@@ -89,6 +89,27 @@ class OwnLosses(Protocol):
         ...
 
 
+@runtime_checkable
+class Switchable(Protocol):
+    """A real network, whose links and switches can be switched off and on."""
+
+    def set_cable(self, a: str, b: str, up: bool) -> None:
+        """Switch the cables between two nodes on or off."""
+        ...
+
+    def stop_switch(self, switch: int) -> None:
+        """End a switch, until `start_switch`."""
+        ...
+
+    def start_switch(self, switch: int) -> None:
+        """Start a switch that was stopped; `Network.answers` tells when it is up."""
+        ...
+
+    def switched_off(self) -> tuple[set[int], set[int]]:
+        """Return the directed links that are switched off now, and the hosts that are cut off."""
+        ...
+
+
 class Network(Protocol):
     """The methods of every network; `testbed.network.virtual.VirtualNetwork` describes them."""
 

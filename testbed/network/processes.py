@@ -318,16 +318,17 @@ class Watched:
                 )
             except OSError as e:
                 raise ProcessError(f"cannot start {command[0]}: {e.strerror}") from None
-        self._processes[name] = process
+        with self._replacing:
+            self._processes[name] = process
         return process
 
-    def restart(self, name: str, command: Sequence[str]) -> None:
-        """Kill a process and start another in its place, without a call of ``on_exit``."""
+    def end(self, name: str) -> None:
+        """Kill a process without a call of ``on_exit``; `start` may start another in its place."""
         with self._replacing:
-            self._processes[name].kill()
-            self._processes[name].wait()
+            process = self._processes.pop(name)
+            process.kill()
+            process.wait()
             self._codes.pop(name, None)
-            self.start(name, command)
 
     def watch(self) -> None:
         """Start the thread that notices when a process ends."""

@@ -39,6 +39,7 @@ _ORDER = "order"  # the file with the switches' names, in the order of their dev
 TOGETHER = "switches"  # the process of all soft switches
 QUEUE_PACKETS = 1000  # BMv2's 64 are fewer than one burst of a few hosts
 RESTARTING = "it restarts"
+STOPPED = "it was stopped"
 START_S = 60  # on a machine of the usual speed
 
 
@@ -163,14 +164,22 @@ class Switches:
 
         The switch's control is lost until `RemoteSwitch.restore`.
         """
+        self.end(switch, RESTARTING)
+        self._start(switch)
+
+    def end(self, switch: int, reason: str) -> None:
+        """End a switch; its control is lost for this reason."""
         name = self._names[switch]
-        self.controls[switch].give_up(RESTARTING)
+        self.controls[switch].give_up(reason)
         self._p4runtime(name).unlink(missing_ok=True)
         if self._backend == "bmv2":
-            self._watched.restart(name, self._bmv2(switch))
+            self._watched.end(name)
         else:
             self._order({"end": name})
-            self._start(switch)
+
+    def begin(self, switch: int) -> None:
+        """Start a switch that was ended; `answers` tells when it is up."""
+        self._start(switch)
 
     def answers(self, switch: int) -> bool:
         """Return whether a switch's two servers accept connections now."""

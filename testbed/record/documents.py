@@ -136,6 +136,12 @@ class Network(TypedDict):
     restarted: NotRequired[
         Annotated[_Cells, _field("(epoch, switch) with void counts, as it restarted")]
     ]
+    links_off: NotRequired[
+        Annotated[list[Index], _field("directed links that were switched off at some time")]
+    ]
+    hosts_off: NotRequired[
+        Annotated[list[Index], _field("hosts that were cut off at some time, as their link was")]
+    ]
     rules_installed: NotRequired[Annotated[int, _number("flows that got rules", "rules")]]
     rules_removed: NotRequired[Annotated[int, _number("flows whose rules were removed", "rules")]]
     rules_refused: NotRequired[

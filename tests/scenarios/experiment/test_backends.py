@@ -9,8 +9,8 @@ import pytest
 
 from scenarios.experiment import backends
 from scenarios.experiment.backends import need_backend
-from scenarios.experiment.settings import Settings
-from scenarios.live import prompt
+from scenarios.experiment.inputs import Inputs
+from scenarios.live import prompt, session
 from testbed.network.network import NetworkError
 from tests.scenarios.conftest import Canary, refused
 
@@ -42,13 +42,13 @@ def test_a_kernel_that_allows_no_namespaces_is_told_before_a_run(
 
 def test_the_prompt_needs_no_iperf(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Its lack said "or use TCP=0", an option that ``canary net`` does not have."""
-    seen: list[Settings] = []
+    seen: list[Inputs] = []
 
-    def bring_up(settings: Settings, *_: object) -> None:
-        seen.append(settings)
+    def bring_up(inputs: Inputs) -> None:
+        seen.append(inputs)
         raise NetworkError("that is all")
 
-    monkeypatch.setattr(prompt, "open_backend", bring_up)
+    monkeypatch.setattr(session, "open_backend", lambda inputs, *_: bring_up(inputs))
     with pytest.raises(NetworkError, match="that is all"):
-        prompt.open_prompt(4, "softswitch", tmp_path)
+        prompt.open_prompt(session.session_settings({}), tmp_path)
     assert seen[0].tcp == 0

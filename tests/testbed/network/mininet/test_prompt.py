@@ -88,7 +88,7 @@ def test_the_prompt(terminal: Terminal, tmp_path: Path) -> None:
     assert terminal.say("link agg0_1 core2 down") == ""
     answer = terminal.say("diagnose canary-mle, netbouncer")
     assert re.findall(r"^  (\S+).*agg0_1-", answer, re.MULTILINE) == ["canary-mle", "netbouncer"]
-    assert "injected: nothing\nswitched off, which is no injected fault: agg0_1--core2 (" in answer
+    assert "injected: nothing\nnot a fault: switched off: agg0_1--core2 (" in answer
     assert terminal.say("link agg0_1 core2 up") == ""
     assert terminal.say("fault") == "injected: nothing\n"
     assert "0% packet loss" in terminal.say("h0_0_0 ping -c 3 -i 0.2 h3_1_1")
