@@ -8,13 +8,10 @@ mininet> heal
 
 from __future__ import annotations
 
-import json
 import os
 import signal
-import subprocess
 import sys
 import threading
-import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -28,6 +25,7 @@ from mininet.cli import CLI
 from analysis.methods.registry import find_methods
 from scenarios.experiment.errors import DEFECT, message_of
 from scenarios.experiment.settings import Settings
+from scenarios.live.hosts import iperf
 from scenarios.live.network import Live
 from scenarios.live.session import session
 from scenarios.live.watched_run import WatchedNet, watched_net
@@ -41,9 +39,8 @@ from testbed.network.packet_sockets import CAPTURE_HEAD, PacketDump
 from testbed.traffic.iperf import need_iperf
 
 _SEGMENTS_SHOWN = 8
-_IPERF_S, _IPERF_TRIES, _CONNECTING_MS = 5, 25, 5000
+_IPERF_S = 5
 _LOOK_S = 0.5
-_DEAD = "the path may be dead: ping checks it, fault lists the broken links"
 _NOT_HERE = ("dpctl", "iperfudp", "wait")
 """Mininet's commands that need its own switches or another program."""
 _ENDING = (signal.SIGTERM, signal.SIGHUP)
@@ -283,7 +280,7 @@ class Prompt(CLI):
         seconds = int(words[2]) if len(words) == 3 else _IPERF_S
         if not 1 <= seconds <= 3600 or source == sink:
             raise UsageError("give two different hosts, and 1 to 3600 seconds")
-        rate, again = _iperf(self.mn[words[0]], self.mn[words[1]], seconds)
+        rate, again = iperf(self.mn[words[0]], self.mn[words[1]], seconds)
         print(f"{words[0]} to {words[1]}: {rate / 1e6:.2f} Mbit/s, {again} segments sent again")
 
     def do_capture(self, line: str) -> None:
@@ -310,6 +307,15 @@ class Prompt(CLI):
         except OSError as error:
             raise UsageError(f"cannot write {path}: {error.strerror}") from None
         print(f"capturing to {path}: capture without arguments ends it")
+
+    def default(self, line: str) -> Any:
+        """Run a command on a node, whose name comes first."""
+        words = line.split()
+        if words[0] not in self.mn:
+            raise UsageError("there is no such command: see help")
+        if "ping6" in words or "-6" in words:
+            raise UsageError("no switch forwards IPv6: the P4 program knows IPv4 alone")
+        return super().default(line)
 
     # ---- help --------------------------------------------------------------------------------
 
@@ -367,34 +373,6 @@ def _nothing(line: str, command: str) -> None:
 def _cable(names: list[str], link: int) -> str:
     """Return the name of the undirected link of a directed one: ``a--b``."""
     return names[int(link) & ~1].replace("->", "--")
-
-
-def _iperf(source: Any, sink: Any, seconds: int) -> tuple[float, int]:
-    """Return the rate that arrived in bits per second, and the number of retransmitted segments."""
-    piped: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    server, report = sink.popen(["iperf3", "-s", "-1"], **piped), {}
-    try:
-        for _ in range(_IPERF_TRIES):
-            command = ["iperf3", "-c", sink.IP(), "-t", str(seconds), "-J"]
-            command += ["--connect-timeout", str(_CONNECTING_MS)]
-            client = source.popen(command, **piped)
-            try:
-                out, _ = client.communicate(timeout=seconds + 30)
-            except subprocess.TimeoutExpired:
-                raise UsageError(f"iperf3 did not end in {seconds + 30} s: {_DEAD}") from None
-            finally:
-                client.kill()
-            report = json.loads(out or "{}")
-            if "sum_received" in report.get("end", {}):
-                end = report["end"]
-                return end["sum_received"]["bits_per_second"], end["sum_sent"]["retransmits"]
-            if "refused" not in report.get("error", ""):
-                break
-            time.sleep(0.2)  # the server does not listen yet
-    finally:
-        server.kill()
-        server.communicate()
-    raise UsageError(f"{report.get('error', 'iperf3 gave no answer')}: {_DEAD}")
 
 
 @contextmanager

@@ -418,6 +418,10 @@ class MininetNetwork:
         """Return a Mininet host, to run commands on it: ``host("h0_0_0").cmd("ping ...")``."""
         return self._nodes.node(name)
 
+    def ping_all(self) -> float:
+        """Ping each host from each other one, and return the percentage of packets lost."""
+        return self._nodes.ping_all()
+
     def host_pids(self) -> list[int]:
         """Return, for each host, the id of a process in its namespace."""
         return [self._nodes.pid(name) for name in self.topology.host_names]

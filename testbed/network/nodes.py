@@ -162,6 +162,10 @@ class Nodes:
             if node.shell is not None and node.shell.poll() is not None:
                 os.write(node.slave, PROMPT)
 
+    def ping_all(self) -> float:
+        """Return the percentage of packets lost by Mininet's ``pingAll``, which prints nothing."""
+        return float(self._net.pingAll())
+
     def prompt(self, cli: Callable[[Any], object]) -> None:
         """Run Mininet's prompt, ``cli`` (its class ``CLI`` or a subclass), until the user exits."""
         before = signal.signal(signal.SIGINT, signal.default_int_handler)  # for what runs there
