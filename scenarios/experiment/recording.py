@@ -17,7 +17,7 @@ from testbed.dataplane import CAUSES
 from testbed.fabric.ecmp import Ecmp
 from testbed.fabric.pathbf import bloom_mask
 from testbed.fabric.paths import PathSets
-from testbed.network.network import EmulatorDrops, OwnLosses
+from testbed.network.network import EmulatorDrops, OwnLosses, Statistics
 from testbed.network.virtual import DROP_CAUSES
 from testbed.probes.path_discovery import assemble_paths, parse_time_exceeded
 from testbed.record.documents import Conservation, Network
@@ -301,20 +301,7 @@ def _network(
     fault_drops = int(by_faults.sum()) if real else statistics.fault_drops
     exchanged = selector.exchanged
     meters = upload_bytes(len(emulation.monitors)) * len(history.rules)
-    counts = {
-        "sent": statistics.sent,
-        "delivered": statistics.delivered,
-        "fault_drops": fault_drops,
-        "queue_drops": statistics.queue_drops,
-        "ttl_drops": statistics.ttl_drops,
-        "other_drops": statistics.other_drops,
-        "emulator_drops": sum(_lost_by_place(by_emulator, _COUNTED).values()),
-        "in_flight": statistics.in_flight,
-    }
-    if drained:
-        sent, *ended = counts.values()
-        counts["unaccounted"] = sent - sum(ended)
-    conservation = cast(Conservation, counts)
+    conservation = _conservation(statistics, fault_drops, by_emulator, drained)
     network: Network = {
         "fabric": emulation.topology.title,
         "hosts_per_tor": emulation.topology.hosts_per_tor,
@@ -350,6 +337,27 @@ def _network(
         network["icmp_refused"] = refused = int((drops["cause"] == CAUSES["ttl"]).sum())
         network["icmp_messages"] = statistics.ttl_drops - refused
     return network
+
+
+def _conservation(
+    statistics: Statistics, fault_drops: int, by_emulator: EmulatorDrops | None, drained: bool
+) -> Conservation:
+    """Return the packets sent and what became of them; once the network has drained, also how many
+    of them no counter has."""
+    counts = {
+        "sent": statistics.sent,
+        "delivered": statistics.delivered,
+        "fault_drops": fault_drops,
+        "queue_drops": statistics.queue_drops,
+        "ttl_drops": statistics.ttl_drops,
+        "other_drops": statistics.other_drops,
+        "emulator_drops": sum(_lost_by_place(by_emulator, _COUNTED).values()),
+        "in_flight": statistics.in_flight,
+    }
+    if drained:
+        sent, *ended = counts.values()
+        counts["unaccounted"] = sent - sum(ended)
+    return cast(Conservation, counts)
 
 
 def _dropped_in_restarts(drops: EmulatorDrops | None) -> list[str]:

@@ -235,8 +235,7 @@ class Settings:
         Backend,
         Field(
             description="`virtual`: in process, virtual time. `flow`: without packets, for large "
-            "fabrics. As root: `softswitch` or `bmv2`, real packets under Mininet. `auto` "
-            "takes `bmv2` if it is installed and can keep up, else `virtual`"
+            "fabrics. `softswitch`, `bmv2`: real packets under Mininet. `auto` is `virtual`"
         ),
     ] = "virtual"
     threads: Annotated[

@@ -37,7 +37,7 @@ def test_what_is_wrong_is_one_line_and_the_network_stays() -> None:
     with canary.net(topology="two-switch", backend="softswitch") as net:
         assert (net.hosts, net.switches) == (["h0", "h1"], ["tor0", "tor1"])
         wrong: dict[str, Callable[[], object]] = {
-            "there is no node 'h7': did you mean": lambda: net["h7"],
+            "there is no node 'h7': choose from h0, h1": lambda: net["h7"],
             "no switch 'tor5'": lambda: net.fault("tor0->tor5", 0.1),
             r"rate 7 is outside \(0, 1\]": lambda: net.fault("tor0->tor1", 7),
             "there is no link between h0 and tor1": lambda: net.configLinkStatus(
