@@ -37,7 +37,9 @@ NEED_ROOT = [
     if "mark.root" in file.read_text()
 ]
 REAL = ["-m", "root and not beside and not nightly", *sorted(NEED_ROOT)]
-IN_NAMESPACES = [] if may_make_networks() or forbidden() else [*UNSHARE, "--", *LOOPBACK_UP]
+# Tests of the soft switch use `ip netns`, which writes below /run.
+OWN_RUN = ("--mount", "--", "sh", "-c", 'mount -t tmpfs tmpfs /run && exec "$@"', "sh")
+IN_NAMESPACES = [] if may_make_networks() or forbidden() else [*UNSHARE, *OWN_RUN, *LOOPBACK_UP]
 REAL_PACKETS = "tests of real packets, one at a time", REAL
 # One more than there are processors: some tests wait for other processes. Each worker begins with
 # whole files, whose fixtures are then made once.

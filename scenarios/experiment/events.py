@@ -19,7 +19,7 @@ from testbed.control.epochs import EpochClock
 from testbed.control.forwarding import Uplinks
 from testbed.control.selection import FlowSelector
 from testbed.control.switch import SwitchControl
-from testbed.faults.events import Event
+from testbed.faults.events import REAL, Event
 from testbed.network.network import Network, Switchable
 
 
@@ -78,8 +78,12 @@ class Events:
     _read: int = 0
 
     def carry_out(self, event: Event) -> None:
-        """Restart a switch, or take a link out of its ECMP group or put it back."""
+        """Restart a switch, take a link out of its ECMP group or put it back, or switch a cable or
+        switch off or on."""
         what = f"{event.kind} {event.name}"
+        if event.kind in REAL:
+            self._switch(event, what)
+            return
         if event.kind == "reboot":
             self.controls[event.target].give_up("it restarts")
             self.network.restart(event.target)
@@ -90,6 +94,27 @@ class Events:
         uplinks = self.uplinks[int(self.network.topology.link_src[event.target])]
         assert uplinks is not None  # `parse_events` has checked this
         (uplinks.drain if event.kind == "drain" else uplinks.undrain)(event.target)
+
+    def _switch(self, event: Event, what: str) -> None:
+        """Switch a cable or a switch of a real network off or on."""
+        network, fabric = self.network, self.network.topology
+        assert isinstance(network, Switchable)  # `Settings` has checked this
+        if event.kind == "stop":
+            network.stop_switch(event.target)
+            self.selector.restarted(event.target)
+            self._absent(event.target, what, event.time_ns, restarted=True)
+        else:
+            self._happened.append(f"{event.seconds:g} s: {what}")
+        if event.kind == "start":
+            network.start_switch(event.target)
+        elif event.kind in ("down", "up"):
+            if event.target < fabric.n_links:
+                ends = tuple(fabric.link_names[event.target].split("->"))
+            else:
+                host = event.target - fabric.n_links
+                ends = fabric.host_names[host], fabric.switch_names[fabric.host_tor[host]]
+            network.set_cable(ends[0], ends[1], event.kind == "up")
+        self.switched_off()
 
     def switched_off(self) -> tuple[set[int], set[int]]:
         """Return the directed links that were switched off at some time until now, and the hosts

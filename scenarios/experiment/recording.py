@@ -381,7 +381,7 @@ def _degraded(
     if history.late_ns > emulation.inputs.epochs.length_ns // 3:
         late = history.late_ns / 1e9
         found.append(f"the controller was {late:.1f} s late: use a longer EPOCH_MS")
-    if lost := _lost_by_place(by_emulator, tuple({*_COUNTED} - {"restart"})):
+    if lost := _lost_by_place(_of_what_is_on(emulation, by_emulator), _DEGRADING):
         found.append(
             f"the emulator lost {sum(lost.values()):,} packets without a fault: "
             f"{_places(lost)}: use a smaller LOAD"
@@ -412,7 +412,23 @@ def _lost_by_place(drops: EmulatorDrops | None, where: Sequence[str]) -> dict[st
     return lost
 
 
-_COUNTED = ("cable", "socket", "host", "port", "dead", "restart")
+def _of_what_is_on(emulation: Emulation, drops: EmulatorDrops | None) -> EmulatorDrops | None:
+    """Return the packets lost without a fault, but for those on links that were switched off."""
+    if drops is None:
+        return None
+    links, hosts = emulation.events.switched_off()
+    names = {emulation.topology.host_names[host] for host in hosts}
+    rows = [
+        row
+        for row, (link, place) in enumerate(zip(drops.link.tolist(), drops.place, strict=True))
+        if link not in links and not names & {*place.split("->")}
+    ]
+    places, where = ([column[row] for row in rows] for column in (drops.place, drops.where))
+    return EmulatorDrops(drops.link[rows], places, where, drops.packets[rows])
+
+
+_DEGRADING = ("cable", "socket", "host", "port", "dead")
+_COUNTED = (*_DEGRADING, "restart")
 _NOT_COUNTED = ("switch", "queues")
 """In which ways a real network loses packets (`EmulatorDrops`): counted, or found because fewer
 packets left a cable or a switch than came."""

@@ -216,7 +216,7 @@ class Switches:
         lost = {
             switch: control.lost
             for switch, control in enumerate(self.controls)
-            if control.lost and not control.closed
+            if control.lost not in ("", STOPPED) and not control.closed
         }
         by_fate: dict[str, list[str]] = {}
         for switch, how in sorted((lost | self._deaths).items()):
@@ -231,7 +231,7 @@ class Switches:
         """End all switches; `degraded` keeps the switches lost until now."""
         self._watched.stop()
         for switch, control in enumerate(self.controls):
-            if control.lost:
+            if control.lost not in ("", STOPPED):
                 self._deaths.setdefault(switch, control.lost)
         for control in self.controls:
             control.close()
