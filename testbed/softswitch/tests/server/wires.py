@@ -9,6 +9,7 @@ import os
 import socket
 import struct
 import subprocess
+from contextlib import suppress
 
 import numpy as np
 import pytest
