@@ -31,7 +31,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from analysis.methods.base import Diagnosis, Method
+    from analysis.methods.base import Method
+    from analysis.methods.diagnosis import Diagnosis
     from analysis.telemetry.telemetry import Flows, Probes, SegmentCounts, Telemetry
     from scenarios.api import Run, Verdict, load, localize, run
     from scenarios.compared import Comparison, compare, load_comparison
@@ -71,7 +72,8 @@ __all__ = [
 ]
 
 _MODULES = {
-    "analysis.methods.base": ("Diagnosis", "Method"),
+    "analysis.methods.base": ("Method",),
+    "analysis.methods.diagnosis": ("Diagnosis",),
     "analysis.telemetry.telemetry": ("Flows", "Probes", "SegmentCounts", "Telemetry"),
     "scenarios.api": ("Run", "Verdict", "load", "localize", "run"),
     "scenarios.compared": ("Comparison", "compare", "load_comparison"),

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from analysis.importers.registry import render as render_importers
-from analysis.methods.base import split
+from analysis.methods.variants import split
 from scenarios.command import budgets
 from scenarios.command.options import table_row
 from scenarios.experiment.request import scenario_names

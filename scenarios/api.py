@@ -25,7 +25,8 @@ from analysis.evaluation.parameter_sets import choose_methods
 from analysis.evaluation.report import diagnosis_columns
 from analysis.evaluation.screen import LINE_WIDTH, print_screen, screen
 from analysis.importers.tables import fabric_of_telemetry
-from analysis.methods.base import Diagnosis, Localizer, diagnose, diagnose_elsewhere
+from analysis.methods.base import Localizer, diagnose, diagnose_elsewhere
+from analysis.methods.diagnosis import Diagnosis
 from analysis.telemetry.observations import read_telemetry
 from analysis.telemetry.reading import read_observations
 from analysis.telemetry.telemetry import Telemetry

@@ -16,10 +16,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from analysis.evaluation.comparison import comparison_table, plot
+from analysis.evaluation.comparison_plot import plot
+from analysis.evaluation.comparison_table import comparison_table
 from analysis.evaluation.ranking import render_ranking
 from analysis.evaluation.report import render
-from analysis.methods.base import Diagnosis
+from analysis.methods.diagnosis import Diagnosis
 from scenarios.command.cli import main
 from scenarios.command.doctor import Finding, render_findings
 from scenarios.command.options import GivenOptions

@@ -48,7 +48,6 @@ MAY_IMPORT: dict[str, set[str]] = {
     "testbed.traffic": NETWORK,
     "testbed.probes": TRAFFIC,
     "analysis.solvers": KERNELS | {"testbed.fabric"},
-    "analysis.sketches": KERNELS | {"testbed.fabric"},
     "analysis.telemetry": FABRIC_AND_RECORD,
     "analysis.importers": FABRIC_AND_RECORD | {"analysis.telemetry"},
     "analysis.methods": FABRIC_AND_RECORD

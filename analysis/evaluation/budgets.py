@@ -60,7 +60,7 @@ def _segments(record: Record, counts: SegmentCounts) -> Measured:
         budgets["alpha"] = {"asked": sent.size, "got": reached}
     reached = network.get("beta_reached")
     if reached is None and "beta" in config and record.has("selection"):
-        reached = int((record.table("selection")["flows"] >= config["beta"]).sum())
+        reached = int((record.table("selection")["flows"] >= _beta(record)).sum())
     if reached is not None:
         budgets["beta"] = {"asked": sent.size, "got": reached}
     observed = sent.sum(axis=0) > 0
@@ -84,16 +84,21 @@ def _segments(record: Record, counts: SegmentCounts) -> Measured:
         new = selection["installed"][selection["epoch"] > selection["epoch"].min(initial=0)]
         result["unchanged"] = {"asked": later, "got": later - int((new > 0).sum())}
         result["installed_later"] = int(new.sum())
-    if missed := _missed(budgets, config):
+    if missed := _missed(budgets, config.get("alpha", 0), _beta(record)):
         result["remarks"] = [missed]
     return result
 
 
-def _missed(budgets: Mapping[str, Use], config: Mapping[str, Any]) -> str:
+def _beta(record: Record) -> int:
+    """Return the controller's target of flows on a segment: BETA, or what meters tell apart."""
+    return min(record.config.get("beta", 0), record.network.get("flows_a_segment", 1 << 31))
+
+
+def _missed(budgets: Mapping[str, Use], alpha: int, beta: int) -> str:
     """Return a sentence that names the targets that most segments and epochs miss, if any."""
     missed = [
-        f"{name.upper()}={config[name]} in {_share(budgets[name]):.0%}"
-        for name in ("alpha", "beta")
+        f"{name.upper()}={target} in {_share(budgets[name]):.0%}"
+        for name, target in (("alpha", alpha), ("beta", beta))
         if name in budgets and _share(budgets[name]) < HALF
     ]
     if not missed:

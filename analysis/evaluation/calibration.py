@@ -16,7 +16,7 @@ is clearly better: the paper's or, of what the papers leave open, this project's
 on the constructors' defaults, so a calibration whose outcome became the default ends where it did
 before. Left out are what says what a method reads (``inputs``, ``kinds``), what the user says of a
 fault (``fault_rate``, ``link_threshold``), which of several algorithms it is (``groups``, and the
-changes of `analysis.methods.base`, but for the numbers of those that a variant has on), and what
+changes of `analysis.methods.variants`, but for the numbers of those that a variant has on); what
 only trades time for accuracy (``tolerance``, ``threads``); and what a paper prints as a part of its
 algorithm: Canary's lambda, 1 (table III), and the prior of Flock's devices, five times a link's
 (3.2). What fits one fabric alone, such as 007's share of all votes, is a rule of what the method
@@ -37,7 +37,8 @@ import numpy as np
 import numpy.typing as npt
 
 from analysis.evaluation.metrics import score
-from analysis.methods.base import Diagnosis, Localizer, decide
+from analysis.methods.base import Localizer, decide
+from analysis.methods.diagnosis import Diagnosis
 from analysis.telemetry.telemetry import Telemetry
 from testbed.errors import UserError
 

@@ -18,15 +18,13 @@ from analysis.evaluation.comparison import (
     bench_in,
     chosen,
     defined,
-    degraded_lines,
     fed_share,
     good_seeds,
-    label,
     mean_of,
     method_names,
-    no_test,
     origins,
 )
+from analysis.evaluation.comparison_table import degraded_lines, label, no_test
 from analysis.evaluation.intervals import Interval, interval, paired
 from analysis.evaluation.report import COSTS, parameters_line
 from analysis.evaluation.screen import (

@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from analysis.evaluation.columns import shown_name
-from analysis.methods.base import Diagnosis
+from analysis.methods.diagnosis import Diagnosis
 from testbed.arrays import LongArray
 from testbed.fabric.names import plain
 from testbed.record.fabric_file import NumberedFabric
@@ -40,7 +40,7 @@ def ranking_columns(
     suspicious on.
 
     The columns are: method; rank, from 1; kind (link or device); link (its number in the fabric
-    file, None for a device); name; blamed; state (`analysis.methods.base.STATES`); score and
+    file, None for a device); name; blamed; state (`analysis.methods.diagnosis.STATES`); score and
     success (None if the method has none); class (the lowest number of the links that no observation
     tells apart from this one; they are blamed together and have one score).
     """

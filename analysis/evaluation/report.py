@@ -16,7 +16,8 @@ from rich.text import Text
 from analysis.evaluation.budgets import fed, measured_lines, missed_lines, starving
 from analysis.evaluation.columns import BENCHES, Cell, cells, columns
 from analysis.evaluation.metrics import score
-from analysis.methods.base import UNRANKED, Diagnosis, Localizer, Method, diagnose
+from analysis.methods.base import Localizer, Method, diagnose
+from analysis.methods.diagnosis import UNRANKED, Diagnosis
 from analysis.methods.domain import World
 from analysis.methods.registry import BuiltMethod
 from analysis.telemetry.telemetry import Telemetry

@@ -11,7 +11,8 @@ from rich.table import Table
 from rich.text import Text
 
 from analysis.evaluation.columns import Cell
-from analysis.evaluation.comparison import comparison_cells, degraded_seeds
+from analysis.evaluation.comparison import degraded_seeds
+from analysis.evaluation.comparison_table import comparison_cells
 from analysis.evaluation.report import add_heading
 from testbed.fabric.names import plain
 

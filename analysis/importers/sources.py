@@ -10,10 +10,11 @@ import gzip
 import io
 import json
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from xml.etree.ElementTree import Element, ParseError, iterparse
 
 from testbed.errors import UserError
 from testbed.fabric.names import plain
@@ -28,6 +29,7 @@ _FEW_UNPACKED, _MOST_TIMES = 64 * MIB, 200
 _MOST_LINE = 4 * MIB
 _MOST_JSON, _MOST_VALUES = 64 * MIB, 2_500_000
 """The most bytes and values of a JSON document; each line of JSON lines is one."""
+_MOST_XML = 16 * MIB
 _HEAD = 2**16
 
 
@@ -103,6 +105,25 @@ class Source:
             except Exception as error:  # PyYAML has many kinds
                 reason = getattr(error, "problem", None) or first_line(error)
                 raise ImportFileError(f"{path} is no YAML: {reason}") from None
+
+    def elements(self, names: Collection[str]) -> Iterator[Element]:
+        """Yield the XML elements of these names, without namespaces, each when it ends.
+
+        A document type, which may define entities, is refused.
+        """
+        for path in self.files:
+            data = self._data(path)
+            if len(data) > _MOST_XML or b"<!DOCTYPE" in data:
+                raise ImportFileError(
+                    f"{path} is larger than {_MOST_XML // MIB} MiB, or has a DOCTYPE: leave it out"
+                )
+            try:
+                for _, element in iterparse(io.BytesIO(data)):
+                    element.tag = element.tag.rpartition("}")[2]
+                    if element.tag in names:
+                        yield element
+            except ParseError as error:
+                raise ImportFileError(f"{path} is no XML: {first_line(error)}") from None
 
     def _data(self, path: Path) -> bytes:
         """Return the content of a file, which may be compressed by gzip."""

@@ -38,6 +38,9 @@ _ENDINGS = {
     ".json": ("batfish", "nodelink"),
     ".dot": ("dot",),
     ".gv": ("dot",),
+    ".graphml": ("graphml",),
+    ".gml": ("gml",),
+    ".topo": ("htsim",),
     ".edgelist": ("edgelist",),
     ".edges": ("edgelist",),
 }

@@ -12,8 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from analysis.methods.base import RECORD_BYTES, Diagnosis, Method
+from analysis.methods.base import RECORD_BYTES, Method
 from analysis.methods.constraints import Count
+from analysis.methods.diagnosis import Diagnosis
 from analysis.telemetry.telemetry import MissingTelemetry, Probes, Telemetry
 from testbed.fabric.clos import Fabric
 from testbed.record.measurements import Measurement

@@ -1,21 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The interface of every localization method, its diagnosis, and what all methods share.
-
-``NAME+CHANGE`` is a variant of a published method: the method with one change to its algorithm. A
-method's class declares its changes beside the constructor. Each change sets one parameter of the
-constructor, whose default is the published method. So ``flock`` is the algorithm of the paper, and
-``flock+refine`` is ``flock`` with ``refine=True``; changes can be combined, as in
-``flock+refine+conditional``.
-"""
+"""The interface of every localization method, and what all methods share."""
 
 from __future__ import annotations
 
-import functools
-import inspect
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, ClassVar, Literal, Protocol
 
 import numpy as np
@@ -23,13 +14,13 @@ import numpy.typing as npt
 
 from analysis.methods.classes import with_classes, with_unseen
 from analysis.methods.constraints import checked
+from analysis.methods.diagnosis import UNRANKED, Diagnosis, both_directions, sorted_links
 from analysis.methods.domain import Domain, World
+from analysis.methods.variants import Change, on
 from analysis.telemetry.identifiability import Identifiability, Observations
 from analysis.telemetry.telemetry import Connections, Telemetry
 from testbed.arrays import FloatArray, IntArray
-from testbed.errors import UserError
 from testbed.fabric.clos import Fabric
-from testbed.fabric.names import nearest
 from testbed.record.measurements import MEASUREMENTS, Measurement
 
 Part = Literal["segments", "probes", "detector", "connections"]
@@ -39,79 +30,6 @@ RECORD_BYTES: Mapping[Part, int] = {"probes": 16, "detector": 12, "connections":
 prober and the bouncing switch, or, in deTector's static plan, the number of the path; probes sent
 and lost. A connection: 13 bytes of five-tuple and 4 of retransmissions, rounded up to 20, and 4
 for each of 4 traced hops."""
-
-
-UNRANKED = "all links have the same score, so they have no ranking: give score or success"
-"""The remark on a diagnosis whose method gives no scores."""
-UNSEEN = "not observed"
-STATES = ("healthy", "faulty", UNSEEN)
-"""The states that a diagnosis may give a link. A link that no observation crossed is *not observed*
-unless the method blames it, as it may blame all links of a failed device."""
-
-
-@dataclass(frozen=True)
-class Diagnosis:
-    """The result of a method: the links that it blames, and estimates for all links.
-
-    Attributes:
-        method: The method's name in `analysis.methods.registry.METHODS`.
-        native: Whether the method tells the two directions of a link apart. An undirected diagnosis
-            lists both directions.
-        flagged: Ids of the blamed directed links, ascending, int32[]. Links that the telemetry
-            cannot tell apart are all blamed or all not.
-        success: Estimated success probability of each link, float64[n_links], nan = no estimate.
-        score: Suspicion of each link, higher = more suspicious, float64[n_links]; ranks the links.
-        seconds: Processor seconds of the inference, of all threads, without the compilation of
-            kernels.
-        stages: The links blamed up to each stage, int32[] each; empty for methods without stages.
-        connection_cause: For 007, the link that caused each connection's drops, or -1 for noise;
-            int32[C].
-        devices: Ids of the blamed switches, ascending, int32[].
-        remarks: Limits of this diagnosis, as sentences for the user.
-        tells: Which links the method's telemetry observes and tells apart; None until
-            `with_classes` has added it.
-    """
-
-    method: str
-    native: Literal["directed", "undirected"]
-    flagged: IntArray
-    success: FloatArray
-    score: FloatArray
-    seconds: float
-    stages: tuple[IntArray, ...] = ()
-    connection_cause: IntArray | None = None
-    devices: IntArray = field(default_factory=lambda: np.zeros(0, np.int32))
-    remarks: tuple[str, ...] = ()
-    tells: Identifiability | None = None
-
-    @property
-    def equivalent(self) -> IntArray | None:
-        """Return the class of each link, int32[n_links]: equal for links that no observation tells
-        apart. None if ``tells`` is None."""
-        return None if self.tells is None else self.tells.classes
-
-    @property
-    def ties(self) -> list[list[int]]:
-        """Return the blamed classes that hold several links, as lists of ids; an undirected link is
-        listed by the even id of its two directions."""
-        if self.tells is None:
-            return []
-        both = self.native == "undirected"
-        tells = self.tells.undirected if both else self.tells
-        blamed = np.unique(self.flagged >> 1) if both else self.flagged
-        blamed = blamed[tells.size[blamed] > 1]
-        class_of = tells.classes[blamed]
-        found = [blamed[class_of == each] for each in np.unique(class_of).tolist()]
-        return [(each << both).tolist() for each in found if len(each) > 1]
-
-    @property
-    def state(self) -> list[str]:
-        """Return the state of each directed link, one of `STATES`, in the order of the ids."""
-        state = np.zeros(len(self.score), np.int8)
-        if self.tells is not None:
-            state[~self.tells.observed] = 2
-        state[self.flagged] = 1
-        return [STATES[each] for each in state.tolist()]
 
 
 class Localizer(Protocol):
@@ -328,112 +246,3 @@ def diagnose_elsewhere(method: Localizer, telemetry: Telemetry) -> Diagnosis:
         return diagnosis
     line = method.outside(telemetry, World(telemetry.topology.n_links, 0))
     return replace(diagnosis, remarks=(*diagnosis.remarks, line)) if line else diagnosis
-
-
-def sorted_links(links: npt.ArrayLike) -> IntArray:
-    """Return directed link ids in ascending order, each once: int32[]."""
-    return np.unique(np.asarray(links, np.int64)).astype(np.int32)
-
-
-def both_directions(edges: npt.ArrayLike) -> IntArray:
-    """Return the ids of both directions of each undirected link (id >> 1), ascending: int32[]."""
-    edge = np.unique(np.asarray(edges, np.int64))
-    return np.stack((2 * edge, 2 * edge + 1), axis=1).reshape(-1).astype(np.int32)
-
-
-@dataclass(frozen=True)
-class Change:
-    """One departure from a paper's algorithm.
-
-    Attributes:
-        name: Its name, written after the method's name and a ``+``.
-        parameter: The constructor's parameter that turns it on.
-        value: The parameter's value with the change on, unless the user gives another.
-        section: The section of the paper that describes the changed step.
-        printed: What the paper says there.
-        ours: What the method does with the change on.
-        why: The reason for the change.
-        whose: Its origin: this project; the paper, which compares its method with this version; or
-            the authors, whose published code does so.
-    """
-
-    name: str
-    parameter: str
-    value: Any
-    section: str
-    printed: str
-    ours: str
-    why: str
-    whose: Literal["this project", "the paper", "the authors"] = "this project"
-
-
-def changes_of(constructor: Callable[..., Any]) -> Sequence[Change]:
-    """Return the changes that a method's class declares; none for methods of other packages."""
-    return getattr(_class_of(constructor), "changes", ())
-
-
-@functools.cache
-def _parameters(constructor: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:
-    """Return the parameters of a class's constructor by name."""
-    return inspect.signature(constructor).parameters
-
-
-def off_values(constructor: Callable[..., Any]) -> Mapping[str, Any]:
-    """Return the value that the parameter of each change has in the published method, by parameter.
-
-    Changes whose parameter a subclass's own constructor lacks are left out.
-    """
-    known = _parameters(_class_of(constructor))
-    changes = changes_of(constructor)
-    return {p: known[p].default for p in (each.parameter for each in changes) if p in known}
-
-
-def on(method: object) -> tuple[Change, ...]:
-    """Return the changes that are turned on in a method, in the order of their declaration.
-
-    Of several changes of one parameter, it is the one whose value the parameter has.
-    """
-    off = off_values(type(method))
-    found: dict[str, Change] = {}
-    for change in changes_of(type(method)):
-        p = change.parameter
-        if p not in off or (value := getattr(method, p)) == off[p]:
-            continue
-        if p not in found or value == change.value:
-            found[p] = change
-    return tuple(found.values())
-
-
-def split(name: str) -> tuple[str, list[str]]:
-    """Split ``NAME+CHANGE+CHANGE``; return the method's name and the names of its changes."""
-    base, *changes = (part.strip() for part in name.split("+"))
-    return base, changes
-
-
-def variant(constructor: Callable[..., Any], *names: str, **calibrated: Any) -> Callable[..., Any]:
-    """Return the constructor of a variant.
-
-    Args:
-        constructor: The constructor of the published method.
-        names: Names of the changes to turn on.
-        calibrated: Other defaults of the variant, by parameter.
-
-    Raises:
-        UserError: There is no such change, or it is given twice (one line).
-    """
-    known = {change.name: change for change in changes_of(constructor)}
-    values: dict[str, Any] = {}
-    for name in names:
-        if name not in known:
-            there = nearest(name, known) if known else "it has none"
-            raise UserError(f"there is no change +{name}: {there}")
-        if known[name].parameter in values:
-            raise UserError(f"+{name} is given twice, or with another change of the same step")
-        values[known[name].parameter] = known[name].value
-    return functools.partial(constructor, **values | calibrated)
-
-
-def _class_of(constructor: Callable[..., Any]) -> Callable[..., Any]:
-    while isinstance(constructor, functools.partial):
-        constructor = constructor.func
-    return constructor

@@ -24,9 +24,11 @@ from dataclasses import dataclass, field
 import numpy as np
 from scipy.special import bdtrc, betaincinv, pdtrc, xlogy
 
-from analysis.methods.base import Change, Diagnosis, Method
+from analysis.methods.base import Method
 from analysis.methods.constraints import Count, NotNegative, Positive, Probability, Share
+from analysis.methods.diagnosis import Diagnosis
 from analysis.methods.domain import Domain
+from analysis.methods.variants import Change
 from analysis.solvers.coordinate_descent import EPSILON
 from analysis.solvers.incidence import Incidence
 from analysis.solvers.stages import GROUPS, Groups, Mapping, PathRates, n_stages, solve_stages

@@ -17,7 +17,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from analysis.methods.base import Diagnosis, Localizer, diagnose
+from analysis.methods.base import Localizer, diagnose
+from analysis.methods.diagnosis import Diagnosis
 from analysis.telemetry.reading import read_observations
 from analysis.telemetry.telemetry import MissingTelemetry, Telemetry
 from testbed.errors import UserError

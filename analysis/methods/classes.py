@@ -19,7 +19,7 @@ from testbed.fabric.names import some_of
 from testbed.record.measurements import Measurement
 
 Diagnosis = Any
-"""`analysis.methods.base.Diagnosis`; that module imports this one."""
+"""`analysis.methods.diagnosis.Diagnosis`; that module imports this one."""
 
 
 def with_classes(diagnosis: Diagnosis, tells: Identifiability, fabric: Fabric) -> Diagnosis:

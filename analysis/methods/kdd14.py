@@ -19,8 +19,9 @@ from __future__ import annotations
 import numpy as np
 from scipy.special import bdtrc
 
-from analysis.methods.base import Diagnosis, Method
+from analysis.methods.base import Method
 from analysis.methods.constraints import Rate, Share
+from analysis.methods.diagnosis import Diagnosis
 from analysis.solvers.incidence import Incidence
 from analysis.telemetry.telemetry import Probes
 from testbed.arrays import LongArray

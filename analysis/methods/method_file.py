@@ -15,7 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from analysis.methods.base import Diagnosis, Localizer
+from analysis.methods.base import Localizer
+from analysis.methods.diagnosis import Diagnosis
 from analysis.telemetry.telemetry import MissingTelemetry, Telemetry
 from testbed.errors import UserError
 from testbed.user_files import UserFile

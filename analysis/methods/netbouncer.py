@@ -31,9 +31,11 @@ from typing import Literal
 
 import numpy as np
 
-from analysis.methods.base import Change, Diagnosis, Method
+from analysis.methods.base import Method
 from analysis.methods.constraints import NotNegative, Probability, Rate
+from analysis.methods.diagnosis import Diagnosis
 from analysis.methods.domain import Domain
+from analysis.methods.variants import Change
 from analysis.solvers.coordinate_descent import EPSILON, coordinate_descent
 from analysis.solvers.incidence import Incidence
 from analysis.solvers.log_least_squares import log_least_squares

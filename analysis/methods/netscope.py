@@ -11,8 +11,9 @@ from typing import Literal
 
 import numpy as np
 
-from analysis.methods.base import Diagnosis, Method
+from analysis.methods.base import Method
 from analysis.methods.constraints import NotNegative, Probability
+from analysis.methods.diagnosis import Diagnosis
 from analysis.methods.netbouncer import PATH_PROBES
 from analysis.solvers.incidence import Incidence
 from analysis.solvers.log_least_squares import log_least_squares

@@ -12,7 +12,7 @@ An item of the comma-separated list with a ``=`` and no ``:`` belongs to the met
 constructor, and values are converted to the types that it declares: ``true`` and ``false``,
 ``none`` where None is allowed, lists joined by ``+`` (``canary:groups=1+0.1+0.001``). KINDs are
 short for ``kinds=``, the kinds of telemetry of a method with such a parameter (``mle:A1+A2+P``). A
-CHANGE turns on a departure from the method's paper (`analysis.methods.base`).
+CHANGE turns on a departure from the method's paper (`analysis.methods.variants`).
 
 Values that a name does not give come from `Parameters`, and after that from the constructor's
 defaults.
@@ -30,8 +30,9 @@ from typing import Any, Union, get_args, get_origin
 
 from pydantic.errors import PydanticSchemaGenerationError
 
-from analysis.methods.base import Localizer, split
+from analysis.methods.base import Localizer
 from analysis.methods.constraints import Probability, converted, declared
+from analysis.methods.variants import split
 from testbed.errors import UserError
 from testbed.fabric.names import nearest
 

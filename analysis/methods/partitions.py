@@ -18,8 +18,9 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
-from analysis.methods.base import Diagnosis, with_classes, with_unseen
 from analysis.methods.canary import Canary
+from analysis.methods.classes import with_classes, with_unseen
+from analysis.methods.diagnosis import Diagnosis
 from analysis.methods.mle.black_holes import correlated, weigh_until_settled
 from analysis.methods.mle.devices import failed_devices
 from analysis.methods.mle.likelihood import Problem

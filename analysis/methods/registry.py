@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from analysis.methods.any_loss import AnyLoss
-from analysis.methods.base import Localizer, Method, split, variant
+from analysis.methods.base import Localizer, Method
 from analysis.methods.canary import Canary
 from analysis.methods.detector import Detector
 from analysis.methods.flock.flock import Flock
@@ -39,6 +39,7 @@ from analysis.methods.parameters import (
     values,
 )
 from analysis.methods.sherlock import Sherlock
+from analysis.methods.variants import split, variant
 from analysis.methods.vigil.set_cover import BinaryProgram, IntegerProgram, MaxCoverage
 from analysis.methods.vigil.vigil import Vigil
 from testbed.errors import UserError

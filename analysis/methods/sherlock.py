@@ -14,8 +14,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from analysis.methods.base import Diagnosis, Method
+from analysis.methods.base import Method
 from analysis.methods.constraints import Count
+from analysis.methods.diagnosis import Diagnosis
 from analysis.methods.flock.flock import Flock, verdict
 from analysis.methods.flock.likelihood import BETTER
 from analysis.methods.flock.model import FlockModel

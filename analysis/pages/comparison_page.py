@@ -14,19 +14,21 @@ import numpy as np
 
 from analysis.evaluation.columns import BENCHES, Cell, in_blocks, in_bytes, shown_name
 from analysis.evaluation.comparison import (
-    MEANS,
     bench_in,
     chosen,
-    comparison_cells,
     defined,
-    degraded_lines,
     degraded_seeds,
     good_seeds,
-    in_short,
-    label,
     mean_curve,
     method_names,
     origins,
+)
+from analysis.evaluation.comparison_table import (
+    MEANS,
+    comparison_cells,
+    degraded_lines,
+    in_short,
+    label,
 )
 from analysis.evaluation.intervals import interval
 from analysis.evaluation.report import parameters_line

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from analysis.evaluation.columns import BENCHES, in_blocks, shown_name
-from analysis.methods.base import UNSEEN
+from analysis.methods.diagnosis import UNSEEN
 from analysis.pages.ranges import RANGES, Share, by_range
 from testbed.arrays import BoolArray
 from testbed.fabric.clos import Fabric

@@ -106,12 +106,14 @@ def read_minus_meters(record: Record) -> list[MinusMeter]:
     assert isinstance(record.fabric, PacketFabric)  # as every network of packets is
     decoder = SegmentDecoder(record.fabric, parts, record.table("switches")["id"])
     rules = record.table("rules")
+    rerouted = record.network.get("rerouted")
     meters = []
     for epoch in range(record.network["epochs"]):
         now = rules["epoch"] == epoch
         in_force = Rules(*(rules[name][now] for name in ("flow_hi", "flow_lo", "segment")))
         dump = MeterDump(**record.table(registers(epoch)))
-        meters.append(minus_meter(dump, decoder.decode, parts, in_force))
+        changed = None if rerouted is None else [s for e, s in rerouted if e == epoch]
+        meters.append(minus_meter(dump, decoder.decode, parts, in_force, changed))
     return meters
 
 
@@ -156,8 +158,9 @@ def _selected(record: Record, sent: LongArray) -> tuple[LongArray, BoolArray] | 
     fewer flows came than the controller asked for, bool[E, S]; None if they are unknown.
 
     In the first epoch the controller asks for DELTA flows on each segment, then where ALPHA or BETA
-    was not reached (Canary, section III-D). An epoch in which a segment counted nothing says
-    nothing of it, and neither do numbers that the size of a table limited.
+    was not reached (Canary, section III-D), but for no more than meters tell apart. An epoch in
+    which a segment counted nothing says nothing of it, and neither do numbers that the size of a
+    table limited.
     """
     config = record.config
     limited = record.network.get("rules_refused", 0) > 0
@@ -170,9 +173,11 @@ def _selected(record: Record, sent: LongArray) -> tuple[LongArray, BoolArray] | 
     for each, name in zip(cells, names, strict=True):
         each[table["epoch"], table["segment"]] = table[name]
     packets, flows, rules, installed = cells
-    missed = (packets < config["alpha"]) | (flows < config["beta"])
-    asked = np.concatenate((np.full((1, shape[1]), config["delta"] > 0), missed[:-1]))
-    return rules, asked & (installed < config["delta"]) & (sent > 0)
+    most = record.network.get("flows_a_segment", 1 << 31)
+    missed = (packets < config["alpha"]) | (flows < min(config["beta"], most))
+    more = np.where(missed, np.minimum(config["delta"], most - flows), 0)[:-1]
+    asked = np.concatenate((np.full((1, shape[1]), min(config["delta"], most)), more))
+    return rules, (installed < asked) & (sent > 0)
 
 
 def _flows(

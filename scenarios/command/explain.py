@@ -8,9 +8,10 @@ import textwrap
 from collections.abc import Callable, Mapping
 
 from analysis.evaluation.columns import columns
-from analysis.evaluation.comparison import MEANS
-from analysis.methods.base import Method, split
+from analysis.evaluation.comparison_table import MEANS
+from analysis.methods.base import Method
 from analysis.methods.registry import ALIASES, build, method_names
+from analysis.methods.variants import split
 from scenarios.command.options import table_row
 from scenarios.experiment.settings import described
 from testbed.errors import UserError

@@ -14,7 +14,7 @@ from xml.etree import ElementTree
 
 from testbed.errors import UserError
 from testbed.fabric.names import nearest, plain, shortened
-from testbed.record.atomic import output_file
+from testbed.record.atomic import append, output_file
 from testbed.record.outputs import Kind, need_place
 
 _SUITE = "canary"
@@ -27,7 +27,15 @@ def _is_report(path: Path) -> bool:
     return f'<testsuites name="{_SUITE}"'.encode() in head
 
 
+def _is_text(path: Path) -> bool:
+    """Return whether a file begins as UTF-8 text, to which Markdown may be added."""
+    with path.open("rb") as file:
+        head = file.read(4096)
+    return b"\0" not in head and "\ufffd" not in head[:4000].decode("utf-8", "replace")[:-1]
+
+
 JUNIT = Kind("JUnit report of canary", "junit.xml", _is_report)
+SUMMARY = Kind("text in UTF-8", "summary.md", _is_text)
 
 
 @dataclass(frozen=True)
@@ -70,16 +78,16 @@ class Gate:
 
     @classmethod
     def of(cls, bars: str | None, junit: Path | None, summary: Path | None) -> Gate:
-        """Return the gate that the options ask for, after a check of the file for JUnit XML.
+        """Return the gate that the options ask for, after a check of the files.
 
         Raises:
             UserError: A bar makes no sense (one line).
-            testbed.record.outputs.FolderError: The file cannot be written, or holds something else.
+            testbed.record.outputs.FolderError: A file cannot be written, or holds something else.
         """
         if junit is not None:
             need_place(junit, JUNIT, "--junit ")
-        if summary is not None and not summary.parent.is_dir():
-            raise UserError(f"--summary {summary}: there is no folder {summary.parent}: make it")
+        if summary is not None:
+            need_place(summary, SUMMARY, "--summary ")
         return cls(parse_bars(bars or ""), junit, summary)
 
     def need_methods(self, names: Iterable[str]) -> None:
@@ -112,8 +120,8 @@ class Gate:
             with output_file(self.junit, JUNIT, "--junit ") as new:
                 new.write_bytes(self._xml(title, scores))
         if self.summary is not None:
-            with self.summary.open("a", encoding="utf-8") as file:
-                file.write(self._markdown(title, figures, scores))
+            need_place(self.summary, SUMMARY, "--summary ")  # again: the run took its time
+            append(self.summary, self._markdown(title, figures, scores).encode())
         for score in failed:
             print(f"canary: {plain(self._reason(score))}", file=sys.stderr)
         return not failed

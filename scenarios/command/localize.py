@@ -18,8 +18,9 @@ import numpy as np
 from analysis.evaluation.ranking import COLUMNS, ranking_columns, render_ranking
 from analysis.evaluation.report import parameters_line
 from analysis.importers.tables import PLACES, fabric_of_telemetry
-from analysis.methods.base import Diagnosis, Localizer, diagnose_elsewhere
+from analysis.methods.base import Localizer, diagnose_elsewhere
 from analysis.methods.canary import Canary
+from analysis.methods.diagnosis import Diagnosis
 from analysis.methods.mle.mle import CanaryMle
 from analysis.methods.partitions import diagnose_canary, diagnose_mle, load_part, observed_segments
 from analysis.methods.registry import BuiltMethod

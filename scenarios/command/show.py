@@ -14,21 +14,23 @@ from rich.console import Console, Group
 
 from analysis.evaluation.comparison import (
     COLUMNS,
-    MEANS,
     bench_in,
     chosen,
-    comparison_cells,
-    comparison_table,
     defined,
-    degraded_lines,
     degraded_seeds,
     good_seeds,
-    in_short,
     mean_of,
     method_names,
     origins,
 )
 from analysis.evaluation.comparison_screen import comparison_screen
+from analysis.evaluation.comparison_table import (
+    MEANS,
+    comparison_cells,
+    comparison_table,
+    degraded_lines,
+    in_short,
+)
 from analysis.evaluation.intervals import interval
 from analysis.evaluation.report import parameters_line, render
 from analysis.evaluation.screen import (

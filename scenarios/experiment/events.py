@@ -75,6 +75,7 @@ class Events:
     _happened: list[Absence | str] = field(default_factory=list)
     _links_off: set[int] = field(default_factory=set)
     _hosts_off: set[int] = field(default_factory=set)
+    _rerouted: dict[int, int] = field(default_factory=dict)  # by switch the first epoch
     _read: int = 0
 
     def carry_out(self, event: Event) -> None:
@@ -91,7 +92,9 @@ class Events:
             self._absent(event.target, what, event.time_ns, restarted=True)
             return
         self._happened.append(f"{event.seconds:g} s: {what}")
-        uplinks = self.uplinks[int(self.network.topology.link_src[event.target])]
+        switch = int(self.network.topology.link_src[event.target])
+        self._rerouted.setdefault(switch, self._read)
+        uplinks = self.uplinks[switch]
         assert uplinks is not None  # `parse_events` has checked this
         (uplinks.drain if event.kind == "drain" else uplinks.undrain)(event.target)
 
@@ -156,6 +159,8 @@ class Events:
     def _absent(self, switch: int, what: str, begin_ns: int, restarted: bool) -> None:
         """Note that a switch restarted or was taken at ``begin_ns``."""
         absence = Absence(switch, what, begin_ns, self._read, restarted)
+        if not restarted:
+            self._rerouted.setdefault(switch, self._read)
         self.absences.append(absence)
         self._happened.append(absence)
 
@@ -171,6 +176,18 @@ class Events:
             end = absence.back_ns or self.network.now_ns
             last = min(self.clock.latest(end), epochs - 1)
             found |= {(epoch, absence.switch) for epoch in range(absence.unread, last + 1)}
+        return sorted(found)
+
+    def rerouted(self, epochs: int) -> list[tuple[int, int]]:
+        """Return the pairs (epoch, switch), of the first ``epochs`` epochs, in which flows with
+        rules may have left their segments at a switch.
+
+        This is so from the change of its routes to the end of the run: a rule stays as long as its
+        flow sends, and the flow may not come back. Another controller may change routes, too.
+        """
+        found = set(self.void(epochs))
+        for switch, first in self._rerouted.items():
+            found |= {(epoch, switch) for epoch in range(first, epochs)}
         return sorted(found)
 
     def in_words(self) -> list[str]:

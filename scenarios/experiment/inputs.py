@@ -11,7 +11,7 @@ import numpy.typing as npt
 from scenarios.experiment.fabrics import fabric_of
 from scenarios.experiment.settings import REAL_TIME, Backend, Injector, Settings
 from testbed.arrays import BoolArray
-from testbed.control.selection import SelectionParameters
+from testbed.control.selection import SelectionParameters, flows_that_fit
 from testbed.dataplane.adapted import IcmpLimit
 from testbed.fabric.clos import Fabric
 from testbed.fabric.monitors import monitor_switches
@@ -147,15 +147,23 @@ def inputs_of(
         plan: The faults.
         traffic: The hosts' packets.
     """
+    segments = fabric.segments(settings.monitors, settings.seed)
+    fit = flows_that_fit(segments)
     return Inputs(
         backend=settings.backend,
         threads=settings.threads,
         seed=settings.seed,
         fabric=fabric,
-        segments=fabric.segments(settings.monitors, settings.seed),
+        segments=segments,
         monitors=settings.monitors,
         epochs=Epochs(settings.epochs, settings.epoch_ns, settings.skew),
-        selection=SelectionParameters(settings.alpha, settings.beta, settings.delta, settings.eta),
+        selection=SelectionParameters(
+            settings.alpha,
+            min(settings.beta, fit),
+            min(settings.delta, fit),
+            settings.eta,
+            most=fit,
+        ),
         plan=plan,
         injector=settings.injector,
         noise=noise_rates(settings.noise, fabric.n_links, settings.seed),

@@ -119,7 +119,8 @@ def end_epoch(number: int, emulation: Emulation, history: History, writer: Recor
     history.rules.append((number, rules))
     writer.table(registers(number), vars(dump))  # from which the epoch can be diagnosed again
     selector.finish_retiring()  # the last packets of these flows have left the network
-    meter = minus_meter(dump, emulation.decoder.decode, emulation.segments, rules)
+    rerouted = [s for e, s in emulation.events.rerouted(number + 1) if e == number]
+    meter = minus_meter(dump, emulation.decoder.decode, emulation.segments, rules, rerouted)
     packets, _ = segment_counts(meter, n)
     quiet = selector.retire_quiet()
     in_force, removed = (np.bincount(each, minlength=n) for each in (rules.segment, quiet))

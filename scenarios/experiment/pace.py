@@ -78,11 +78,17 @@ def free_processors() -> float:
     before = _idle_s()
     time.sleep(_LOOKING_S)
     cores = usable_cores()
-    idle = min(1.0, (_idle_s() - before) / _LOOKING_S / (os.cpu_count() or 1))
+    idle = min(1.0, (_idle_s() - before) / _LOOKING_S / cores)
     return cores * (idle + (1 - idle) / 2)
 
 
 def _idle_s() -> float:
-    """Return the seconds that all processors of the machine have been idle since it started."""
-    _, _, _, _, idle, waiting, *_ = Path("/proc/stat").read_text().split(maxsplit=7)
-    return (int(idle) + int(waiting)) / os.sysconf("SC_CLK_TCK")
+    """Return the seconds that the processors that this process may use have been idle since the
+    machine started."""
+    ticks = 0
+    usable = {f"cpu{number}" for number in os.sched_getaffinity(0)}
+    for line in Path("/proc/stat").read_text().splitlines():
+        name, *spent = line.split()
+        if name in usable:
+            ticks += int(spent[3]) + int(spent[4])  # idle, and waiting for disks
+    return ticks / os.sysconf("SC_CLK_TCK")

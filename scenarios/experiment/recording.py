@@ -317,6 +317,8 @@ def _network(
         "unread": history.unread,
         "events": [*emulation.events.in_words(), *_dropped_in_restarts(by_emulator)],
         "restarted": emulation.events.void(len(history.rules)),
+        "rerouted": emulation.events.rerouted(len(history.rules)),
+        "flows_a_segment": selector.parameters.most,
         "rules_installed": selector.installed,
         "rules_removed": selector.removed,
         "rules_refused": selector.refused,

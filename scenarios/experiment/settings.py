@@ -185,11 +185,21 @@ class Settings:
         int, Field(ge=0, le=10**9, description="target of packets per segment and epoch")
     ] = 1000
     beta: Annotated[
-        int, Field(ge=0, le=4096, description="target of flows per segment and epoch")
+        int,
+        Field(
+            ge=0,
+            le=4096,
+            description="target of flows per segment and epoch, of which meters tell apart 28 with "
+            "`K=8` and 7 with `K=16`: no more are asked for",
+        ),
     ] = 20
     delta: Annotated[
         int,
-        Field(ge=1, le=4096, description="flows selected together (Canary, section III-D)"),
+        Field(
+            ge=1,
+            le=4096,
+            description="flows selected together (Canary, section III-D)",
+        ),
     ] = 20
     eta: Annotated[
         int,
@@ -258,7 +268,8 @@ class Settings:
             description="`fat-tree`; `two-switch`: two linked switches with a host each; "
             "`leaf-spine:LEAVES:SPINES[:OVERSUB]`; `clos:PODS:TORS:AGGS:CORES[:OVERSUB]`; with "
             "`BACKEND=flow` each with `:irregular=5pct` to leave out links; or a file of "
-            "a fabric: a table of links, containerlab, Batfish, networkx, Graphviz, a list of edges"
+            "a fabric: a table of links, containerlab, Batfish, networkx, GraphML, GML, Graphviz, "
+            "htsim, a list of edges"
         ),
     ] = "fat-tree"
     tier0: Annotated[

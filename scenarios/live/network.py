@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from analysis.evaluation.report import run_methods
-from analysis.methods.base import Diagnosis
+from analysis.methods.diagnosis import Diagnosis
 from analysis.methods.registry import METHODS, BuiltMethod, find_methods
 from analysis.telemetry.minus_meters import segment_counts
 from analysis.telemetry.observations import read_telemetry

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from analysis.evaluation.columns import BENCHES
-from analysis.methods.base import UNSEEN, Diagnosis
+from analysis.methods.diagnosis import UNSEEN, Diagnosis
 from analysis.methods.registry import build, make_method
 from analysis.pages.live_page import live_page
 from analysis.telemetry.minus_meters import segment_counts

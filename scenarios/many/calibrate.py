@@ -20,9 +20,9 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from analysis.evaluation.calibration import GRIDS, RULES, Case, Grid, search
 from analysis.evaluation.parameter_sets import Calibrated, Entry, Trained, write_set
-from analysis.methods.base import split
 from analysis.methods.parameters import NamedMethod, own_values, read_names
 from analysis.methods.registry import constructor_of, find_methods
+from analysis.methods.variants import split
 from analysis.telemetry.observations import read_telemetry
 from analysis.telemetry.telemetry import MissingTelemetry
 from scenarios.experiment.inputs import layout_of

@@ -23,13 +23,8 @@ import numpy.typing as npt
 from pydantic import BaseModel, Field, ValidationError
 
 import canary_softswitch
-from analysis.evaluation.comparison import (
-    COLUMNS,
-    average_precision,
-    degraded_seeds,
-    found_at,
-    plot,
-)
+from analysis.evaluation.comparison import COLUMNS, average_precision, degraded_seeds, found_at
+from analysis.evaluation.comparison_plot import plot
 from analysis.evaluation.pictures import files_of, new_files
 from analysis.methods.parameters import DEFAULTS, Parameters
 from analysis.methods.registry import GROUP, BuiltMethod, find_methods
@@ -195,7 +190,7 @@ def _key(
         "packages": Path(__file__).parents[2] / "requirements.lock",
     }
     for what, path in files.items():
-        if path is not None and path.is_file():  # if there is no such file, each seed reports it
+        if path is not None and path.exists():  # if there is no such file, each seed reports it
             key[f"{what}_sha256"] = _digest(path)
     if named := {method.partition(":")[0] for method in names} & parameters.files.keys():
         key["methods_sha256"] = {name: _digest(parameters.files[name]) for name in sorted(named)}
@@ -216,7 +211,11 @@ def _key_of_names(
 
 
 def _digest(path: Path) -> str:
-    """Return the SHA-256 hash of a file."""
+    """Return the SHA-256 hash of a file, or of the names and hashes of the files in a folder, as an
+    import makes it."""
+    if path.is_dir():
+        inside = [(each.name, _digest(each)) for each in sorted(path.iterdir()) if each.is_file()]
+        return hashlib.sha256(repr(inside).encode()).hexdigest()
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 

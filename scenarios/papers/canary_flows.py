@@ -14,9 +14,6 @@ from pathlib import Path
 
 import numpy as np
 
-from analysis.sketches.hashing import buckets, flow_ids
-from analysis.sketches.hashpipe import HashPipe
-from analysis.sketches.meters import DSM_BUCKET_BITS, FlowMeter
 from scenarios.experiment.backends import open_backend
 from scenarios.experiment.inputs import inputs_of
 from scenarios.experiment.loop import run
@@ -26,6 +23,9 @@ from scenarios.experiment.settings import make_settings
 from scenarios.experiment.setup import set_up
 from scenarios.papers.canary_tables import traffic_of
 from scenarios.papers.experiment import Effort, Row, Task, by_draw, label
+from scenarios.papers.sketches.hashing import buckets, flow_ids
+from scenarios.papers.sketches.hashpipe import HashPipe
+from scenarios.papers.sketches.meters import DSM_BUCKET_BITS, FlowMeter
 from testbed.arrays import FloatArray, LongArray, WordArray
 from testbed.fabric.packet_fabric import TwoSwitches
 from testbed.faults.plan import FaultPlan

@@ -16,14 +16,14 @@ from functools import partial
 import numpy as np
 import numpy.typing as npt
 
-from analysis.sketches.fermat import FermatSketch
-from analysis.sketches.flow_radar import FlowRadar
-from analysis.sketches.hashing import buckets, flow_ids
-from analysis.sketches.hashpipe import ENTRY_BITS
-from analysis.sketches.loss_radar import LossRadar, signatures
-from analysis.sketches.meters import DSM_BUCKET_BITS, USM_BUCKET_BITS, FlowMeter, minus
-from analysis.sketches.sizing import PEELING, clean_width, peels, smallest_width
 from scenarios.papers.experiment import Effort, Row, Task, by_draw, label
+from scenarios.papers.sketches.fermat import FermatSketch
+from scenarios.papers.sketches.flow_radar import FlowRadar
+from scenarios.papers.sketches.hashing import buckets, flow_ids
+from scenarios.papers.sketches.hashpipe import ENTRY_BITS
+from scenarios.papers.sketches.loss_radar import LossRadar, signatures
+from scenarios.papers.sketches.meters import DSM_BUCKET_BITS, USM_BUCKET_BITS, FlowMeter, minus
+from scenarios.papers.sketches.sizing import PEELING, clean_width, peels, smallest_width
 from testbed.arrays import LongArray, WordArray
 
 FLOWS, PACKETS = 10_000, 833_333

@@ -8,11 +8,11 @@ from functools import cache, partial
 
 import numpy as np
 
-from analysis.sketches.hashing import buckets, flow_ids
-from analysis.sketches.meters import FlowMeter
-from analysis.sketches.sizing import clean_share
 from scenarios.papers.canary_tables import Pair, frames_of
 from scenarios.papers.experiment import Effort, Row, Task, by_draw, label
+from scenarios.papers.sketches.hashing import buckets, flow_ids
+from scenarios.papers.sketches.meters import FlowMeter
+from scenarios.papers.sketches.sizing import clean_share
 from testbed.dataplane import BUCKETS, ROWS, USM
 from testbed.fabric.pathbf import bloom_mask, theorem1
 

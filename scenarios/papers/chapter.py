@@ -34,7 +34,7 @@ from scenarios.papers.tables import number
 from scenarios.papers.tex import REFERENCES, escaped
 from testbed.errors import UserError
 from testbed.fabric.names import command, plain
-from testbed.record.atomic import atomic_write, output_file
+from testbed.record.atomic import atomic_write, need_no_links, output_file
 from testbed.record.files import read_columns
 from testbed.record.outputs import Kind, need_folder
 
@@ -85,6 +85,8 @@ def write_chapter(experiments: Sequence[Experiment], runs: Path, out: Path) -> l
             again = command("make", "reproduce", f"FIG={each.name}")
             raise UserError(f"{runs} has no {each.name}: run {again} first")
         found.append((reproduction, runs / each.name / "results.parquet"))
+    if out.exists():
+        need_no_links(out)
     for folder in (out, out / "data", out / "figures"):
         folder.mkdir(parents=True, exist_ok=True)
     names, sections = [], []

@@ -23,7 +23,8 @@ from typing import NamedTuple
 import numpy as np
 
 from analysis.evaluation.metrics import score
-from analysis.methods.base import Diagnosis, Localizer, decide
+from analysis.methods.base import Localizer, decide
+from analysis.methods.diagnosis import Diagnosis
 from analysis.solvers.parts import in_parts
 from analysis.telemetry.telemetry import Probes, Telemetry
 from scenarios.papers.experiment import Row, label

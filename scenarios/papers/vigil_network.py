@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from analysis.methods.base import Diagnosis
+from analysis.methods.diagnosis import Diagnosis
 from analysis.telemetry.telemetry import Connections, Telemetry
 from testbed.arrays import BoolArray, FloatArray, IntArray
 from testbed.fabric.clos import Fabric

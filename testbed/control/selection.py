@@ -2,13 +2,15 @@
 """Selection of large flows on demand (Canary, section III-D).
 
 After an epoch the diagnoser asks for `delta` more flows on every segment that counted fewer than
-`alpha` packets or monitored fewer than `beta` flows. The controller then opens an HH rule at the
-segment's downstream switch, turns the digests that come back into DSM and USM rules, and closes
-the HH rule when `delta` flows have been selected.
+`alpha` packets or monitored fewer than `beta` flows, up to `most`. The paper has no such limit: the
+buckets of its meters are enough for the segments of its fabrics. The controller then opens an HH
+rule at the segment's downstream switch, turns the digests that come back into DSM and USM rules,
+and closes the HH rule when `delta` flows have been selected.
 """
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -19,7 +21,7 @@ import numpy.typing as npt
 
 from testbed.control.epochs import Exchanged
 from testbed.control.switch import SwitchControl, batch, for_each
-from testbed.dataplane import DSM, FLOW_ID, HEAVY_HITTER, USM
+from testbed.dataplane import BUCKETS, DSM, FLOW_ID, HEAVY_HITTER, ROWS, USM
 from testbed.fabric.pathbf import SegmentDecoder
 from testbed.fabric.segments import Segments
 
@@ -35,7 +37,8 @@ class SelectionParameters:
 
     ``alpha`` packets and ``beta`` flows a segment and epoch, ``delta`` flows a request, ``eta``
     packets in HashPipe that a large flow exceeds; ``latency_ns`` is the time from a digest to the
-    rules it causes.
+    rules it causes. ``most`` is the most flows that are monitored on a segment, whatever it counts:
+    see `flows_that_fit`.
     """
 
     alpha: int = 1000
@@ -43,6 +46,25 @@ class SelectionParameters:
     delta: int = 20
     eta: int = 16
     latency_ns: int = 5_000_000
+    most: int = 1 << 31
+
+
+_CLEAN = 0.8
+"""Share of a meter's flows that have a clean bucket when it is full, as in Canary's table II."""
+
+
+def flows_that_fit(segments: Segments) -> int:
+    """Return how many flows of each segment the meters tell apart, at least 1.
+
+    A meter with more flows counts fewer of them: n flows in rows of w buckets have a clean one with
+    probability 1 - (1 - exp(-n / w)) ** d (Canary, theorem 2), and at both ends of a segment n
+    times the square of that is largest near the n taken here. At K=16 a core switch is an end of
+    128 segments, so it is 7; at K=8 it is 28.
+    """
+    ends = (segments.upstream, segments.downstream)
+    busiest = max(int(np.bincount(end).max(initial=1)) for end in ends)
+    fill = -math.log(1 - (1 - _CLEAN) ** (1 / ROWS))
+    return max(int(fill * BUCKETS) // busiest, 1)
 
 
 @dataclass
@@ -130,24 +152,26 @@ class FlowSelector:
             sent: Packets that each segment counted in an epoch, int64[S].
             flows: Flows that were monitored on each segment, int64[S].
         """
-        low = (sent < self.parameters.alpha) | (flows < self.parameters.beta)
+        chosen = self.parameters
+        more = np.minimum(chosen.delta, chosen.most - flows)
+        low = ((sent < chosen.alpha) | (flows < chosen.beta)) & (more > 0)
         with batch(self.controls.values()):
             for segment in np.flatnonzero(~low):
                 self._close(int(segment))
             for segment in np.flatnonzero(low):
-                self._open(int(segment))
+                self._open(int(segment), int(more[segment]))
 
     def _hh(self, segment: int):
         return self.controls[self._ends[segment][1]].table(HEAVY_HITTER.segments)
 
-    def _open(self, segment: int) -> None:
+    def _open(self, segment: int, flows: int) -> None:
         request = self._requests.get(segment)
         if request is not None:
-            request.remaining = self.parameters.delta
+            request.remaining = flows
             return
         match = [self._ends[segment][2], (self.parameters.eta + 1, _U32_MAX)]
         handle = self._hh(segment).add(match, HEAVY_HITTER.report, priority=1)
-        self._requests[segment] = _Request(handle, self.parameters.delta)
+        self._requests[segment] = _Request(handle, flows)
 
     def _close(self, segment: int) -> None:
         request = self._requests.pop(segment, None)

@@ -126,6 +126,24 @@ def at_work(path: Path) -> bool:
     return lock is None
 
 
+def append(path: Path, data: bytes) -> None:
+    """Add bytes at the end of a file, which is made if it is absent: all of them, or none.
+
+    Raises:
+        OSError: The file cannot be written, for instance as the disk is full; ELOOP: it is a link.
+    """
+    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    with os.fdopen(os.open(path, flags, 0o666), "ab", buffering=0) as file:
+        end = file.seek(0, os.SEEK_END)
+        try:
+            rest = memoryview(data)
+            while rest:
+                rest = rest[file.write(rest) :]
+        except OSError:
+            file.truncate(end)
+            raise
+
+
 @contextmanager
 def atomic_write(path: Path, place: Callable[[Path], object] | None = None) -> Iterator[Path]:
     """Yield the path of a temporary file that replaces ``path`` when the block succeeds.

@@ -142,6 +142,12 @@ class Network(TypedDict):
     hosts_off: NotRequired[
         Annotated[list[Index], _field("hosts that were cut off at some time, as their link was")]
     ]
+    rerouted: NotRequired[
+        Annotated[_Cells, _field("(epoch, switch) in which flows may have moved to other paths")]
+    ]
+    flows_a_segment: NotRequired[
+        Annotated[int, _number("the most flows with rules on a segment: meters tell no more apart")]
+    ]
     rules_installed: NotRequired[Annotated[int, _number("flows that got rules", "rules")]]
     rules_removed: NotRequired[Annotated[int, _number("flows whose rules were removed", "rules")]]
     rules_refused: NotRequired[

@@ -104,8 +104,8 @@ def count_rows(path: Path) -> int:
     """
     try:
         return pq.read_metadata(path.absolute()).num_rows
-    except (OSError, ValueError, MemoryError, pa.ArrowException):
-        raise unreadable(path) from None
+    except (OSError, ValueError, MemoryError, pa.ArrowException) as error:
+        raise unreadable(path, error) from None
 
 
 def column_names(path: Path) -> list[str]:
@@ -116,8 +116,8 @@ def column_names(path: Path) -> list[str]:
     """
     try:
         return pq.read_schema(path.absolute()).names
-    except (OSError, ValueError, MemoryError, pa.ArrowException):
-        raise unreadable(path) from None
+    except (OSError, ValueError, MemoryError, pa.ArrowException) as error:
+        raise unreadable(path, error) from None
 
 
 def free_buffers() -> None:
@@ -209,13 +209,19 @@ def read_parquet(path: Path, check: Callable[[Mapping[str, str], Sequence[str]],
         raise
     except MemoryError:
         raise TableError(f"{path} does not fit into the memory that is free") from None
-    except (OSError, ValueError, pa.ArrowException):
-        raise unreadable(path) from None
+    except (OSError, ValueError, pa.ArrowException) as error:
+        raise unreadable(path, error) from None
     return data
 
 
-def unreadable(path: Path) -> TableError:
-    """Return the error of a damaged Parquet file; Arrow's own message is about its internals."""
+def unreadable(path: Path, error: Exception) -> TableError:
+    """Return the error of a Parquet file that Arrow cannot read; its message is about internals."""
+    if isinstance(error, pa.ArrowNotImplementedError):
+        reason = str(error).splitlines()[0][:100]
+        return TableError(
+            f"{path} has a column of a type that cannot be read ({reason}): write whole numbers "
+            "as 64-bit integers"
+        )
     return TableError(f"{path} is not a readable Parquet file: it may be cut off or damaged")
 
 

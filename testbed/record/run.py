@@ -299,7 +299,7 @@ class RunDirectory:
         self.epochs = self.network["epochs"]
         if self.epochs > self.config["epochs"]:
             self._wrong("network.json", f"epochs is {self.epochs}, more than requested")
-        for name in ("unread", "restarted"):
+        for name in ("unread", "restarted", "rerouted"):
             if (last := max(dict(self.network.get(name, ())), default=0)) >= self.epochs:
                 self._wrong("network.json", f"{name} names epoch {last} of {self.epochs}")
         there = [self.has(registers(epoch)) for epoch in range(self.epochs)]

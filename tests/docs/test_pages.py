@@ -12,8 +12,8 @@ from types import ModuleType
 import pytest
 from PIL import Image, ImageChops
 
-from analysis.methods.base import split
 from analysis.methods.registry import METHODS, ON_REQUEST
+from analysis.methods.variants import split
 from scenarios.experiment.settings import described
 from scenarios.papers.registry import EXPERIMENTS
 from tests.docs import made

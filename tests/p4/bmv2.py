@@ -53,7 +53,7 @@ class _Nanomsg:
             length = struct.unpack(">Q", self._take(9, timeout)[1:])[0]
         except TimeoutError:
             return None
-        return self._take(length, 5)
+        return self._take(length, PATIENCE_S)
 
     def close(self) -> None:
         self._socket.close()
@@ -182,10 +182,13 @@ class SimpleSwitch:
         assert kind == _PACKET_OUT
         return port, message[12 : 12 + length]
 
-    def learned(self, sample: int) -> list[bytes]:
-        """All digest samples so far, ``sample`` bytes each."""
+    def learned(self, sample: int, expected: int) -> list[bytes]:
+        """All digest samples so far, ``sample`` bytes each; ``expected`` of them are waited for."""
         samples: list[bytes] = []
-        while (message := self._events.receive(0.5)) is not None:
+        while True:
+            message = self._events.receive(PATIENCE_S if len(samples) < expected else 0.5)
+            if message is None:
+                break
             if message[:4] == b"LEA|":
                 body = message[32:]
                 samples += [body[i : i + sample] for i in range(0, len(body), sample)]

@@ -19,6 +19,7 @@ from testbed.control.forwarding import install_forwarding
 from testbed.dataplane import EXPIRY, HEAVY_HITTER, PROGRAM, USM, VERDICT
 from testbed.dataplane import FAULT as EGRESS_FAULT
 from testbed.fabric.fat_tree import FatTree
+from tests.patience import PATIENCE_S
 from tests.programs import needs
 
 from .bmv2 import Mirror, SimpleSwitch
@@ -231,7 +232,7 @@ class Both:
             self._stay_below_the_limit()
             self.result.answers += 1
         self.bmv2.send(port, data)
-        theirs = [self.bmv2.receive(2) for _ in mine]
+        theirs = [self.bmv2.receive(PATIENCE_S) for _ in mine]
         self.result.packets += 1
         self.result.causes[VERDICT.cause.of(self.soft.observed)] += 1
         self.result.outputs += len(mine)
@@ -331,7 +332,8 @@ def test_soft_switch_and_simple_switch_agree_on_packets_registers_and_counters(
         owners_again(both, fuzz)
         both.finish()
         values = compare_state(mirror, bmv2, handles, both.result)
-        mine, theirs = reports(mirror.switch), bmv2.learned(17)
+        mine = reports(mirror.switch)
+        theirs = bmv2.learned(17, len(mine))
     if mine != theirs:
         both.result.differ(f"digests: {len(mine)} or {len(theirs)}")
     result = both.result
@@ -367,7 +369,7 @@ def test_simple_switch_limits_time_exceeded_to_13_a_window(
             bmv2.send(1, expiring)
         bmv2.send(2, last)
         answers = 0
-        while (out := bmv2.receive(5)) is not None and ip_of(out[1])[9] == ICMP:
+        while (out := bmv2.receive(PATIENCE_S)) is not None and ip_of(out[1])[9] == ICMP:
             answers += 1
         windows = int((time.monotonic() - begin) * 1e6 / WINDOW_US) + 2
     assert out is not None

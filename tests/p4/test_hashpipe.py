@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""HashPipe in the switch against the model of any size, `analysis.sketches.hashpipe`."""
+"""HashPipe in the switch against the model of any size, `scenarios.papers.sketches.hashpipe`."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from analysis.sketches.hashpipe import HashPipe
 from canary_softswitch import Program
+from scenarios.papers.sketches.hashpipe import HashPipe
 from testbed.dataplane import HASHPIPE, HEAVY_HITTER
 
 from .fabric import Fabric

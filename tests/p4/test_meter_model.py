@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Canary's meters at any width (`analysis.sketches.meters`) against the switch's, of 1,024."""
+"""Canary's meters of any width, `scenarios.papers.sketches.meters`, against those of the switch."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 
-from analysis.sketches.meters import FlowMeter, minus
 from canary_softswitch import Program, Switch
+from scenarios.papers.sketches.meters import FlowMeter, minus
 from testbed.dataplane import BUCKETS, DSM, ROWS, USM, Meter
 
 from .fabric import Fabric, monitor_dsm, monitor_usm

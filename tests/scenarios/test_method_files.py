@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from analysis.methods.base import UNRANKED
+from analysis.methods.diagnosis import UNRANKED
 from canary import load
 from tests.conftest import without_progress
 from tests.scenarios.conftest import Canary, refused

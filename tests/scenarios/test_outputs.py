@@ -21,12 +21,16 @@ import pytest
 from analysis.evaluation.parameter_sets import Calibrated, write_set
 from analysis.evaluation.ranking import COLUMNS
 from analysis.pages.template import ASSETS, write_page
+from scenarios.command.classroom import make_class
+from scenarios.command.export_lab import export_lab
 from scenarios.command.gates import Gate
 from scenarios.command.imports import import_to
 from scenarios.command.localize import RANKING, export
 from scenarios.command.plan import write_plan
+from scenarios.experiment.request import Scenario, make_request
 from scenarios.many.compare import _is_key as is_comparison_key
 from scenarios.many.work import hold_folder, is_of, write_key
+from scenarios.papers.chapter import write_chapter
 from scenarios.papers.experiment import Effort
 from scenarios.papers.registry import EXPERIMENTS
 from scenarios.papers.reproduce import MARK, need_out, reproduce
@@ -113,6 +117,9 @@ FILES: dict[str, Callable[[Path, Sources], None]] = {
     "link.pcap": capture,
     "junit.xml": junit,
 }
+
+
+NO_FIGURES: dict[str, Any] = {"methods": {}}
 
 
 def text(path: Path) -> None:
@@ -247,6 +254,43 @@ def test_a_full_disk_leaves_what_was_there(sources: Sources, place: Path, name: 
     assert snapshot(place) == before
 
 
+def binary(path: Path) -> None:
+    path.write_bytes(CAPTURE_HEAD)
+
+
+@pytest.mark.parametrize(
+    "foreign",
+    [binary, link, dangling, pipe, unix_socket, device, folder],
+    ids=lambda each: each.__name__,
+)
+def test_a_summary_is_added_to_text_alone(place: Path, foreign: Callable[[Path], None]) -> None:
+    """``--summary`` adds to a file, as GitHub asks; it followed links and waited for pipes."""
+    gate = Gate(summary=place / "summary.md")
+    foreign(place / "summary.md")
+    before = snapshot(place)
+    for add in (
+        lambda: Gate.of(None, None, gate.summary),
+        lambda: gate.passes("a run", NO_FIGURES),
+    ):
+        with pytest.raises(UserError, match=r"--summary .*/summary\.md") as raised:
+            add()
+        assert "\n" not in str(raised.value) and snapshot(place) == before
+
+
+def test_a_summary_is_added_whole_or_not_at_all(place: Path) -> None:
+    gate = Gate(summary=place / "summary.md")
+    text(place / "summary.md")
+    gate.passes("a run", NO_FIGURES)
+    added = (place / "summary.md").read_text()
+    assert added.startswith("dear diary,\n### a run\n")
+    with full_disk(), pytest.raises(OSError):
+        gate.passes("a run", NO_FIGURES)
+    assert (place / "summary.md").read_text() == added
+    (place / "summary.md").chmod(0o444)
+    with pytest.raises(UserError, match="is read-only"):
+        gate.passes("a run", NO_FIGURES)
+
+
 def test_a_file_that_appears_while_ours_is_made_stays(sources: Sources, place: Path) -> None:
     from testbed.record.atomic import output_file
 
@@ -307,7 +351,33 @@ def an_import(path: Path, sources: Sources) -> None:
     import_to("edgelist", [edges], path, tors="[01]")
 
 
-FOLDERS = (a_run, a_comparison, a_reproduction, an_export, an_import, reproductions)
+CLASS = {"k": 4, "backend": "virtual", "epochs": 1, "epoch_ms": 50}
+
+
+def a_class(path: Path, sources: Sources) -> None:
+    settings = make_request(None, CLASS).settings()
+    make_class("faulty_links", Scenario(), settings, 1, 1, path, quiet)
+
+
+def a_chapter(path: Path, sources: Sources) -> None:
+    write_chapter([EXPERIMENTS["canary-table-3"]], sources.reproduced, path)
+
+
+def a_lab(path: Path, sources: Sources) -> None:
+    export_lab(make_request(None, {"k": 4, "backend": "bmv2"}), "", path)
+
+
+FOLDERS = (
+    a_run,
+    a_comparison,
+    a_reproduction,
+    an_export,
+    an_import,
+    reproductions,
+    a_class,
+    a_chapter,
+    a_lab,
+)
 
 
 def full(path: Path) -> None:

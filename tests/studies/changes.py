@@ -2,7 +2,7 @@
 """What each change of a published method is, and what it does to F1 and to false alarms.
 
 `python -m tests.studies changes` measures and writes ``docs/data/changes.csv``. What each
-change is stands in the methods' classes (`analysis.methods.base`).
+change is stands in the methods' classes (`analysis.methods.variants`).
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ import numpy as np
 from rich.console import Console
 
 from analysis.evaluation.metrics import score
-from analysis.methods.base import Change, changes_of
 from analysis.methods.registry import METHODS, ON_REQUEST, make_method
+from analysis.methods.variants import Change, changes_of
 from analysis.telemetry.observations import read_telemetry
 from analysis.telemetry.telemetry import Telemetry
 from scenarios.experiment.inputs import layout_of

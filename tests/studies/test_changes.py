@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from analysis.methods.base import split
 from analysis.methods.registry import METHODS, make_method
+from analysis.methods.variants import split
 from tests.studies.changes import changes, observed
 
 OURS = "this project"

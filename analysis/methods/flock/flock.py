@@ -35,13 +35,15 @@ from typing import Literal
 
 import numpy as np
 
-from analysis.methods.base import Change, Diagnosis, Method
+from analysis.methods.base import Method
 from analysis.methods.constraints import Probability
+from analysis.methods.diagnosis import Diagnosis
 from analysis.methods.domain import Domain
 from analysis.methods.flock.flow_values import Loss
 from analysis.methods.flock.listed import Listed
 from analysis.methods.flock.model import FlockModel, build_model
 from analysis.methods.flock.search import Search, search_model
+from analysis.methods.variants import Change
 from analysis.telemetry.identifiability import Observations
 from analysis.telemetry.telemetry import Flows, MissingTelemetry, Probes, Telemetry
 from testbed.errors import UserError

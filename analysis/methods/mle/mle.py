@@ -28,8 +28,9 @@ from typing import Any
 
 import numpy as np
 
-from analysis.methods.base import Diagnosis, Method
+from analysis.methods.base import Method
 from analysis.methods.constraints import Probability
+from analysis.methods.diagnosis import Diagnosis
 from analysis.methods.mle.black_holes import correlated, weigh_until_settled
 from analysis.methods.mle.devices import Failed, failed_devices
 from analysis.methods.mle.hidden import HiddenFlows, explain_loss_free

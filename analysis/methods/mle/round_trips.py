@@ -18,7 +18,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from analysis.methods.base import Diagnosis
+from analysis.methods.diagnosis import Diagnosis
 from analysis.methods.mle.problem import Observed
 from analysis.telemetry.telemetry import MissingTelemetry, RoundTrips
 from testbed.arrays import FloatArray

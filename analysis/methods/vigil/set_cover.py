@@ -30,7 +30,8 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import sparse
 
-from analysis.methods.base import Diagnosis, Method
+from analysis.methods.base import Method
+from analysis.methods.diagnosis import Diagnosis
 from analysis.methods.vigil.vigil import Ballot, ballot, connection_causes
 from analysis.telemetry.telemetry import Connections
 from testbed.arrays import IntArray, LongArray

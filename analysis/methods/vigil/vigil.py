@@ -43,9 +43,11 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import gammainc
 
-from analysis.methods.base import Change, Diagnosis, Method
+from analysis.methods.base import Method
 from analysis.methods.constraints import NotNegative, Positive
+from analysis.methods.diagnosis import Diagnosis
 from analysis.methods.domain import Domain
+from analysis.methods.variants import Change
 from analysis.methods.vigil.adjusted import AdjustedVotes, SharedVotes
 from analysis.methods.vigil.threshold import Rule
 from analysis.solvers.parts import in_parts

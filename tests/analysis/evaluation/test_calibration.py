@@ -15,7 +15,7 @@ from analysis.evaluation.calibration import (
     choose,
     search,
 )
-from analysis.methods.base import Diagnosis
+from analysis.methods.diagnosis import Diagnosis
 from analysis.methods.flock.flock import Flock
 from analysis.methods.netbouncer import NetBouncer
 from analysis.telemetry.telemetry import Telemetry

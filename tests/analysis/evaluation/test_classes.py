@@ -11,7 +11,8 @@ import pytest
 from analysis.evaluation.columns import cells, columns
 from analysis.evaluation.metrics import Score, score
 from analysis.evaluation.report import figures
-from analysis.methods.base import Diagnosis, with_classes
+from analysis.methods.classes import with_classes
+from analysis.methods.diagnosis import Diagnosis
 from analysis.methods.registry import build
 from analysis.telemetry.identifiability import Identifiability
 from analysis.telemetry.telemetry import Probes, SegmentCounts, Telemetry

@@ -12,16 +12,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from analysis.evaluation.comparison import (
-    average_precision,
+from analysis.evaluation.comparison import average_precision, found_at, mean_curve
+from analysis.evaluation.comparison_plot import plot
+from analysis.evaluation.comparison_table import (
     comparison_cells,
     comparison_table,
     differences,
-    found_at,
     in_short,
-    mean_curve,
     no_test,
-    plot,
 )
 from analysis.evaluation.intervals import interval, paired
 

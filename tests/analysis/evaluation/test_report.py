@@ -11,7 +11,7 @@ import pytest
 
 from analysis.evaluation.columns import cells, columns
 from analysis.evaluation.report import figures, headline
-from analysis.methods.base import Diagnosis
+from analysis.methods.diagnosis import Diagnosis
 from analysis.methods.registry import build
 from analysis.telemetry.telemetry import Probes, SegmentCounts, Telemetry
 from testbed.fabric.fat_tree import FatTree

@@ -106,6 +106,9 @@ def test_every_format_of_observations_has_a_case_and_an_example_that_is_read(
         ("clab", world.clab),
         ("batfish", world.batfish),
         ("nodelink", world.nodelink),
+        ("graphml", world.graphml),
+        ("gml", world.gml),
+        ("htsim", world.htsim),
         ("dot", world.dot),
         ("edgelist", world.edgelist),
     ],
@@ -113,17 +116,20 @@ def test_every_format_of_observations_has_a_case_and_an_example_that_is_read(
 def test_fabrics_of_other_tools_are_the_fabric(
     name: str, content: Callable[[], str], tmp_path: Path
 ) -> None:
-    ending = {"clab": "yml", "dot": "dot", "edgelist": "edgelist"}.get(name, "json")
+    ending = {"clab": "yml", "batfish": "json", "nodelink": "json", "htsim": "topo"}.get(name, name)
     file = write(tmp_path, f"theirs.{ending}", content())
     found, files = import_to(name, [file], tmp_path / "out")
     fabric = found.numbered.fabric
     assert fabric.tier.tolist() == FABRIC.tier.tolist() and fabric.n_links == FABRIC.n_links
-    if name != "edgelist":
+    if name not in ("edgelist", "htsim"):
         assert fabric.link_names == FABRIC.link_names
     assert files[0] == tmp_path / "out" / "fabric.parquet"
     # The file itself is a topology, too, and its hosts are known.
     pings = write(tmp_path, "pings.csv", "src,dst,sent,recv\nleaf0,leaf1,9,9\n".replace(
-        "leaf0,leaf1", {"clab": "client0,client1", "edgelist": "1000,1002"}.get(name, "leaf0,leaf1")
+        "leaf0,leaf1",
+        {"clab": "client0,client1", "edgelist": "1000,1002", "htsim": "h0,h2"}.get(
+            name, "leaf0,leaf1"
+        ),
     ))  # fmt: skip
     for topology in (file, tmp_path / "out"):
         made, _ = import_to("pingmesh", [pings], tmp_path / "o2", topology)

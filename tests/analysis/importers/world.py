@@ -100,6 +100,34 @@ def nodelink() -> str:
     return json.dumps({"directed": False, "nodes": nodes, "links": links})
 
 
+def graphml() -> str:
+    """As networkx writes a graph with both directions of each cable."""
+    names = [f"leaf{i}" for i in LEAVES] + [f"spine{i}" for i in SPINES]
+    nodes = [f'<node id="{n}"><data key="d0">{n.rstrip("0123456789")}</data></node>' for n in names]
+    both = [(f"leaf{a}", f"spine{b}") for a, b in cables()]
+    edges = [f'<edge source="{a}" target="{b}"/>' for a, b in [*both, *(p[::-1] for p in both)]]
+    head = [
+        '<graphml xmlns="http://graphml.graphdrawing.org/xmlns">',
+        '<key id="d0" for="node" attr.name="role" attr.type="string"/>',
+        '<graph edgedefault="directed">',
+    ]
+    return "\n".join([*head, *nodes, *edges, "</graph></graphml>"])
+
+
+def gml() -> str:
+    names = [f"leaf{i}" for i in LEAVES] + [f"spine{i}" for i in SPINES]
+    nodes = [f'  node [\n    id {i}\n    label "{n}"\n  ]' for i, n in enumerate(names)]
+    edges = [f"  edge [ source {a} target {len(LEAVES) + b} ]" for a, b in cables()]
+    return "\n".join(["graph [", *nodes, *edges, "]", ""])
+
+
+def htsim() -> str:
+    lower, upper = f"Radix_Down 2\nRadix_Up {len(SPINES)}", f"Radix_Down {len(LEAVES)}"
+    hosts = 2 * len(LEAVES)
+    head = f"Nodes {hosts}\nTiers 2\nPodsize {hosts}\n"
+    return f"# a leaf-spine\n{head}\nTier 0\n{lower}\nOversubscribed 1\n\nTier 1\n{upper}\n"
+
+
 def dot() -> str:
     edges = [f'  "leaf{a}":"swp{b}" -- "spine{b}":"swp{a}";' for a, b in cables()]
     return "\n".join(["graph dc {", "  node [shape=box];", *edges, "}", ""])

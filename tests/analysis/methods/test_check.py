@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from analysis.methods.base import UNRANKED, Diagnosis
 from analysis.methods.check import CHECKS, check_method
+from analysis.methods.diagnosis import UNRANKED, Diagnosis
 from analysis.methods.netbouncer import NetBouncer
 from analysis.methods.registry import METHODS, make_method
 from analysis.telemetry.telemetry import Telemetry

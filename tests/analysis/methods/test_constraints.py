@@ -9,8 +9,9 @@ from typing import Annotated, Any, get_args, get_origin
 import pytest
 from annotated_types import Ge, Gt, Le, Lt
 
-from analysis.methods.base import Diagnosis, Method
+from analysis.methods.base import Method
 from analysis.methods.constraints import Count, Share, declared
+from analysis.methods.diagnosis import Diagnosis
 from analysis.methods.registry import METHODS, ON_REQUEST, make_method
 from testbed.errors import UserError
 from testbed.fabric.clos import Fabric

@@ -15,7 +15,8 @@ from analysis.telemetry.telemetry import MissingTelemetry, Telemetry
 WORST = '''\
 import numpy as np
 
-from analysis.methods.base import Diagnosis, Localizer, Method
+from analysis.methods.base import Localizer, Method
+from analysis.methods.diagnosis import Diagnosis
 
 
 class Worst(Method):

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from analysis.evaluation.metrics import score
-from analysis.methods.base import both_directions
+from analysis.methods.diagnosis import both_directions
 from analysis.methods.netbouncer import NetBouncer, NetBouncerStage, bad_devices, good_paths
 from analysis.solvers.incidence import Incidence
 from analysis.telemetry.telemetry import Probes, Telemetry

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from analysis.methods.base import Diagnosis
 from analysis.methods.canary import Canary
+from analysis.methods.diagnosis import Diagnosis
 from analysis.methods.mle.mle import CanaryMle
 from analysis.methods.partitions import Part, diagnose_canary, diagnose_mle, load_part
 from analysis.telemetry.parts import write_parts

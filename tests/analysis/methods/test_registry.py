@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from analysis.methods import registry
-from analysis.methods.base import Diagnosis
+from analysis.methods.diagnosis import Diagnosis
 from analysis.methods.registry import METHODS, ON_REQUEST, build, make_method, method_names
 from analysis.telemetry.telemetry import (
     Connections,

@@ -27,7 +27,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from analysis.methods.base import Diagnosis
+from analysis.methods.diagnosis import Diagnosis
 from analysis.methods.registry import METHODS, ON_REQUEST, make_method
 from analysis.telemetry.reading import read_observations
 from analysis.telemetry.telemetry import Probes, Telemetry

@@ -13,7 +13,7 @@ import pytest
 from playwright.sync_api import Browser
 
 from analysis.evaluation.report import diagnosis_columns, figures
-from analysis.methods.base import Diagnosis
+from analysis.methods.diagnosis import Diagnosis
 from analysis.methods.registry import build, find_methods
 from analysis.telemetry.observations import read_telemetry
 from scenarios.command.show import make_page

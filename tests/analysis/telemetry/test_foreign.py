@@ -341,6 +341,9 @@ def test_frames_and_files_of_polars_give_the_verdicts(tmp_path: Path) -> None:
     for options in ({}, {"null_value": "NA"}, {"separator": "\t"}, {"quote_style": "always"}):
         texts.write_csv(tmp_path / "theirs.csv", **options)
         assert blamed(fabric, tmp_path / "theirs.csv") == wanted, options
+    lists.with_columns(pl.col("sent").cast(pl.Int128)).write_parquet(tmp_path / "wide.parquet")
+    with pytest.raises(ValueError, match="type that cannot be read .*as 64-bit integers"):
+        localize(fabric, tmp_path / "wide.parquet", "flock")
     with pytest.raises(ValueError, match="'LazyFrame': .* collect it first"):
         localize(fabric, texts.lazy(), "flock")
 

@@ -142,7 +142,7 @@ class Everything:
 
     def localize(self, telemetry):
         import numpy as np
-        from analysis.methods.base import Diagnosis
+        from analysis.methods.diagnosis import Diagnosis
         n = telemetry.topology.n_links
         every = np.arange(n, dtype=np.int32)
         return Diagnosis(self.name, "directed", every, np.full(n, np.nan), np.ones(n), 0.0)

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from analysis.methods.base import Diagnosis
+from analysis.methods.diagnosis import Diagnosis
 from analysis.methods.registry import BuiltMethod
 from scenarios.live.prompt import Prompt
 from testbed.fabric.fat_tree import FatTree

@@ -188,6 +188,16 @@ def test_an_edited_file_is_another_comparison(tmp_path: Path, setting: str) -> N
     assert default_folder("faulty_links", named, METHODS) != before
 
 
+def test_a_changed_import_is_another_comparison(tmp_path: Path) -> None:
+    """The folder of an import was not looked into, so that seeds of two fabrics were mixed."""
+    named = replace(TINY, topology=str(tmp_path))
+    (tmp_path / "fabric.csv").write_text("link,src,dst\n")
+    before = default_folder("faulty_links", named, METHODS)
+    assert default_folder("faulty_links", named, METHODS) == before
+    (tmp_path / "fabric.csv").write_text("link,dst,src\n")
+    assert default_folder("faulty_links", named, METHODS) != before
+
+
 def test_a_changed_traffic_table_is_another_comparison(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

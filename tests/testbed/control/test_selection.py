@@ -3,14 +3,15 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 import pytest
 
 from testbed.control.epochs import Exchanged
-from testbed.control.selection import FlowSelector, SelectionParameters
-from testbed.dataplane import DSM, HEAVY_HITTER, USM
+from testbed.control.selection import FlowSelector, SelectionParameters, flows_that_fit
+from testbed.dataplane import BUCKETS, DSM, HEAVY_HITTER, ROWS, USM
 from testbed.fabric.fat_tree import FatTree
 from testbed.fabric.pathbf import SegmentDecoder, switch_ids
 
@@ -103,6 +104,35 @@ def test_a_segment_asks_for_flows_when_it_counts_less_than_alpha_or_beta() -> No
     world.selector.plan(np.full(80, 100), np.full(80, 2))
     assert not world.selector._requests
     assert world.log.count("-heavy_hitter") == 2
+
+
+def test_a_segment_asks_for_no_more_flows_than_meters_tell_apart() -> None:
+    world = World(most=3)
+    sent, flows = np.zeros(80, np.int64), np.full(80, 3)
+    flows[[5, 9]] = 2, 0
+    world.selector.plan(sent, flows)
+    assert {s: r.remaining for s, r in world.selector._requests.items()} == {5: 1, 9: 2}
+    for flow in (1, 2):
+        world.report(5, flow)
+    world.selector.poll(LATENCY)
+    assert world.selector.installed == 1 and set(world.selector._requests) == {9}
+    flows[9] = 3
+    world.selector.plan(sent, flows)
+    assert set(world.selector._requests) == {5}, "one of its flows ended, as the caller says"
+
+
+@pytest.mark.parametrize(("k", "flows"), [(4, 112), (8, 28), (16, 7)])
+def test_as_many_flows_fit_as_the_meters_count_best(k: int, flows: int) -> None:
+    """More flows on every segment are fewer with a clean bucket at both ends, by theorem 2."""
+    segments = FatTree(k).segments()
+    assert flows_that_fit(segments) == flows
+    ends = max(np.bincount(end).max() for end in (segments.upstream, segments.downstream))
+
+    def counted(each: float) -> float:
+        return each * (1 - (1 - math.exp(-each * ends / BUCKETS)) ** ROWS) ** 2
+
+    best = max(counted(each) for each in np.arange(1, 200, 0.1))
+    assert counted(flows) > 0.97 * best and counted(2.7 * flows) < 0.5 * best
 
 
 def test_a_flow_is_asked_for_when_its_count_exceeds_eta() -> None:

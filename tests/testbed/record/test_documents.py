@@ -48,6 +48,7 @@ def changed(path: Path, field: str, value: Any) -> None:
         ("network.json", "unread", [[0, -1]], "is -1"),
         ("network.json", "unread", [[4, 0]], "names epoch 4 of 4"),
         ("network.json", "restarted", [[4, 0]], "names epoch 4 of 4"),
+        ("network.json", "rerouted", [[4, 0]], "names epoch 4 of 4"),
         ("network.json", "unread", [["0", 0]], "is '0': should be a valid integer"),
         ("network.json", "collection_seconds", [float("nan")], "should be a finite number"),
         ("network.json", "conservation", [], "is []: should be an object"),

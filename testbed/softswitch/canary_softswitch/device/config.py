@@ -430,7 +430,7 @@ def _p4info_beside(json: Path) -> Any:
                 with file.open("rb") as opened:
                     data = opened.read(MAX_P4INFO + 1)
                 if len(data) > MAX_P4INFO:
-                    raise InvalidProgram(f"{file} has more than {MAX_P4INFO >> 20} MiB")
+                    raise ValueError(f"it has more than {MAX_P4INFO >> 20} MiB")
                 text_format.Parse(data.decode("utf-8"), p4info)
             except RecursionError:
                 raise InvalidProgram(f"{file} has messages that are nested too deeply") from None

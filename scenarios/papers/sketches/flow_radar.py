@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from analysis.sketches.hashing import peeled
+from scenarios.papers.sketches.hashing import peeled
 from testbed.arrays import LongArray, WordArray
 from testbed.kernels import Kernels
 

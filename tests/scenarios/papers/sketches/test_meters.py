@@ -6,10 +6,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from analysis.sketches.hashing import buckets, flow_ids
-from analysis.sketches.hashpipe import HashPipe
-from analysis.sketches.meters import FlowMeter, minus
-from analysis.sketches.sizing import clean_share
+from scenarios.papers.sketches.hashing import buckets, flow_ids
+from scenarios.papers.sketches.hashpipe import HashPipe
+from scenarios.papers.sketches.meters import FlowMeter, minus
+from scenarios.papers.sketches.sizing import clean_share
 
 
 def places(n, rows, width, seed):

@@ -11,11 +11,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from analysis.sketches.fermat import PRIME, FermatSketch
-from analysis.sketches.flow_radar import FlowRadar
-from analysis.sketches.hashing import buckets, flow_ids
-from analysis.sketches.loss_radar import LossRadar, signatures
-from analysis.sketches.sizing import PEELING, clean_share, clean_width, peels, smallest_width
+from scenarios.papers.sketches.fermat import PRIME, FermatSketch
+from scenarios.papers.sketches.flow_radar import FlowRadar
+from scenarios.papers.sketches.hashing import buckets, flow_ids
+from scenarios.papers.sketches.loss_radar import LossRadar, signatures
+from scenarios.papers.sketches.sizing import (
+    PEELING,
+    clean_share,
+    clean_width,
+    peels,
+    smallest_width,
+)
 
 
 def flows(n, seed, most=400):
