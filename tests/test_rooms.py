@@ -73,6 +73,7 @@ SCENARIOS: dict[str, set[str]] = {
     "scenarios.command": EXTRAS | RUN | {"scenarios.live", "scenarios.many", "scenarios.papers"},
     "scenarios.api": {
         *("scenarios.experiment", "scenarios.keywords", "scenarios.frames", "scenarios.notebook"),
+        "scenarios.process",
     },
     "scenarios.compared": {"scenarios.experiment", "scenarios.many", "scenarios.keywords"},
     "scenarios.frames": set(),

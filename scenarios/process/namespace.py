@@ -8,10 +8,14 @@ the user's in any case.
 
 from __future__ import annotations
 
+import ctypes
 import os
 import socket
+import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from multiprocessing import Pipe
+from pathlib import Path
 
 from testbed.errors import UserError
 from testbed.network.requirements import no_namespaces
@@ -19,6 +23,8 @@ from testbed.rootless import LOOPBACK_UP, UNSHARE, forbidden, may_make_networks
 
 PAGE = "PAGE_OF_CANARY"  # not CANARY_*, which names options of the command line
 """The variable with the number of the socket on which the live page is served."""
+
+_NEW_USER, _NEW_NET = 0x1000_0000, 0x4000_0000  # sched.h
 
 _ALLOWED_TO_UNSHARE = ("--inh-caps=+sys_admin", "--ambient-caps=+sys_admin")
 
@@ -61,6 +67,53 @@ def enter(
         os.execvp(command[0], command)
     except OSError as error:
         raise UserError(f"{command[0]} does not run: {error.strerror}") from None
+
+
+def call_inside(work: Callable[[], object]) -> None:
+    """Call a function where it can have a network, and wait until it has returned: in this process,
+    or in a child of it in namespaces of its own.
+
+    Raises:
+        UserError: The kernel lets users make no namespaces, or the child ended early (one line).
+        Exception: Whatever the function raises.
+    """
+    if may_make_networks():
+        work()
+        return
+    if reason := forbidden():
+        raise UserError(reason)
+    here, there = Pipe(duplex=False)
+    child = os.fork()
+    if not child:
+        ended: BaseException | None = None
+        try:
+            _unshare()
+            work()
+        except BaseException as error:
+            ended = error
+        there.send(ended)
+        os._exit(0)  # nothing of the parent's is cleaned up here
+    there.close()
+    try:
+        error = here.recv()
+    except EOFError:
+        raise UserError("the process that runs the network has ended") from None
+    finally:
+        os.waitpid(child, 0)
+    if error is not None:
+        raise error
+
+
+def _unshare() -> None:
+    """Put this process, which has one thread, into a user and a network namespace of its own."""
+    uid, gid = os.geteuid(), os.getegid()
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.unshare(_NEW_USER | _NEW_NET):
+        raise UserError(f"no namespaces can be made here ({os.strerror(ctypes.get_errno())})")
+    Path("/proc/self/setgroups").write_text("deny")
+    Path("/proc/self/uid_map").write_text(f"0 {uid} 1")
+    Path("/proc/self/gid_map").write_text(f"0 {gid} 1")
+    subprocess.run([*LOOPBACK_UP, "true"], check=False)
 
 
 def _through_sudo() -> list[str]:
