@@ -76,7 +76,7 @@ help:
 	@echo 'make show RUN=DIR                the result of a run again; VERBOSE=1: all of it'
 	@echo 'make analyze RUN=DIR             diagnose a run again, without its network'
 	@echo 'make reproduce                   figures and tables of the papers'
-	@echo 'make net K=4                     the network under Mininet with a prompt; SCRIPT=FILE'
+	@echo 'make net K=4                     the network with a prompt; SCRIPT=FILE'
 	@echo 'make shell SWITCH=agg0_1         p4runtime-sh on a switch of that network'
 	@echo 'make clean-net                   remove what a crashed run left of it'
 	@echo 'make export-lab K=4              the network as a lab for containerlab'
