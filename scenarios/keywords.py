@@ -60,6 +60,9 @@ class GivenSettings(TypedDict, total=False):
     topology: str | os.PathLike[str]
     tier0: str
     hosts: int
+    rate: float
+    queue: int
+    delay: float
     telemetry: Names
 
 

@@ -19,6 +19,7 @@ from testbed.fabric.packet_fabric import PacketFabric
 from testbed.fabric.segments import Segments
 from testbed.faults.events import Event, parse_events
 from testbed.faults.plan import FaultPlan, noise_rates
+from testbed.network.virtual import LinkModel
 from testbed.probes.path_discovery import host_rate_limit
 from testbed.traffic.demand import Demand, locality_share
 from testbed.traffic.flows import Traffic
@@ -134,6 +135,19 @@ def traces_of_host(settings: Settings, fabric: Fabric) -> float:
     By default it is `TRACED` of theorem 1's bound.
     """
     return settings.traces_per_s or TRACED * host_rate_limit(fabric, settings.answers_per_s(fabric))
+
+
+def links_of(settings: Settings, scenario: LinkModel) -> LinkModel:
+    """Return delay, rate and queue of the links: those of the settings, else of the scenario."""
+    return LinkModel(
+        delay_ns=round(settings.delay * 1000) or scenario.delay_ns,
+        rate_bps=round(settings.rate * 1e6) or scenario.rate_bps,
+        queue_bytes=settings.queue * FRAME_BYTES or scenario.queue_bytes,
+    )
+
+
+FRAME_BYTES = 1514
+"""The largest frame of the traffic, which QUEUE counts."""
 
 
 def inputs_of(

@@ -26,7 +26,7 @@ from analysis.telemetry.observations import read_telemetry
 from analysis.telemetry.telemetry import MissingTelemetry, SegmentCounts
 from scenarios.experiment.backends import need_backend
 from scenarios.experiment.estimate import Estimate, estimate, need_memory
-from scenarios.experiment.inputs import Layout, inputs_of, layout_of
+from scenarios.experiment.inputs import Layout, inputs_of, layout_of, links_of
 from scenarios.experiment.loop import emulate
 from scenarios.experiment.observer import Observer, Progress
 from scenarios.experiment.request import Scenario
@@ -226,7 +226,7 @@ def _emulate(
 ) -> None:
     """Emulate a run with packets, and write its record."""
     inputs = inputs_of(settings, fabric, plan, traffic)
-    emulate(inputs, scenario.links, writer, writer.partial / "logs", observer)
+    emulate(inputs, links_of(settings, scenario.links), writer, writer.partial / "logs", observer)
 
 
 def analyze(

@@ -288,6 +288,35 @@ class Settings:
             "at one, or 2",
         ),
     ] = 0
+    rate: Annotated[
+        float,
+        Field(
+            ge=0,
+            le=400_000,
+            description="rate of every link with `BACKEND=virtual`, beyond which packets wait and "
+            "are dropped; 0: as the scenario says, else infinitely fast",
+        ),
+        Extra(unit="Mb/s"),
+    ] = 0.0
+    queue: Annotated[
+        int,
+        Field(
+            ge=0,
+            le=100_000,
+            description="packets of 1,514 bytes that wait before a link of that rate; 0: as the "
+            "scenario says, else 256",
+        ),
+    ] = 0
+    delay: Annotated[
+        float,
+        Field(
+            ge=0,
+            le=100_000,
+            description="time that a bit takes over a link with `BACKEND=virtual`; 0: as the "
+            "scenario says, else 5 µs",
+        ),
+        Extra(unit="µs"),
+    ] = 0.0
     telemetry: Annotated[
         str,
         Field(
@@ -324,6 +353,9 @@ class Settings:
                 monitor_switches(fabric, self.monitors, self.seed)
         if self.threads and self.backend != "virtual":
             raise SettingsError(f"THREADS={self.threads} needs BACKEND=virtual: leave it out")
+        for name in ("rate", "queue", "delay"):
+            if (value := getattr(self, name)) and self.backend != "virtual":
+                raise SettingsError(f"{name.upper()}={value:g} needs BACKEND=virtual: leave it out")
         if self.tcp and not self.real_time:
             raise SettingsError(f"TCP={self.tcp:g} needs real hosts: use TCP=0, or another BACKEND")
         kinds = self.telemetry.split("+")

@@ -13,7 +13,7 @@ import pytest
 from analysis.methods.check import CHECKS, check_method
 from analysis.methods.diagnosis import UNRANKED, Diagnosis
 from analysis.methods.netbouncer import NetBouncer
-from analysis.methods.registry import METHODS, make_method
+from analysis.methods.registry import METHODS, ON_REQUEST, make_method
 from analysis.telemetry.telemetry import Telemetry
 from tests.scenarios.conftest import Canary, canary  # noqa: F401
 
@@ -22,13 +22,16 @@ QUICK = ("canary", "netbouncer", "flock", "007", "detector", "netscope", "canary
 
 @pytest.mark.parametrize(
     "name",
-    [*QUICK, *(pytest.param(name, marks=pytest.mark.nightly) for name in METHODS
+    [*QUICK, *(pytest.param(name, marks=pytest.mark.nightly) for name in [*METHODS, *ON_REQUEST]
                if name not in QUICK)],
 )  # fmt: skip
 def test_methods_of_this_project_pass(name: str) -> None:
+    """The programs of 007's section 5.3 explain every connection that noise made lossy, too."""
     found = list(check_method(make_method(name)))
     assert [check.name for check in found] == list(CHECKS)
-    assert not [check for check in found if check.failed]
+    programs = ("007-binary", "007-integer")
+    known = ["keeps its verdict with more packets"] if name in programs else []
+    assert [check.name for check in found if check.failed] == known
 
 
 class Theirs:

@@ -6,15 +6,21 @@ from __future__ import annotations
 import subprocess
 import sys
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
-from scenarios.experiment.inputs import TRACED, traces_of_host
+from scenarios.experiment.inputs import TRACED, links_of, traces_of_host
+from scenarios.experiment.request import load_scenario
+from scenarios.experiment.run import run_experiment
 from scenarios.experiment.settings import Settings, SettingsError, described, make_settings
 from testbed.fabric.fat_tree import FatTree
+from testbed.network.virtual import LinkModel
 from testbed.probes.path_discovery import host_rate_limit
+from testbed.record.run import RunDirectory
 from testbed.traffic.demand import PACKETS_AN_EPOCH
 from testbed.traffic.generator import FAST_FLOWS, WIRE_BITS
+from tests.conftest import SMALL
 
 
 @pytest.mark.parametrize("setting", described(), ids=lambda setting: setting.name)
@@ -25,7 +31,8 @@ def test_every_setting_says_what_it_is(setting) -> None:
         assert setting.low <= setting.default <= setting.high
         for value in (setting.low, setting.high):
             if setting.name != "tcp":
-                backend = "virtual" if setting.name in ("threads", "skew") else "flow"
+                virtual = ("threads", "skew", "rate", "queue", "delay")
+                backend = "virtual" if setting.name in virtual else "flow"
                 file = {"topology": "lab.clab.yml"} if setting.name == "hosts" else {}
                 made = make_settings({setting.name: value, "backend": backend} | file)
                 assert getattr(made, setting.name) == value
@@ -47,6 +54,27 @@ def test_a_backend_has_defaults_of_its_own() -> None:
         "bmv2": (8, 16000, 0.1, 2e6, 0.6),
     }
     assert make_settings({"backend": "bmv2", "epochs": 3}).epochs == 3
+
+
+def test_links_are_as_the_settings_say_or_else_the_scenario() -> None:
+    slow = LinkModel(delay_ns=7_000, rate_bps=10**9, queue_bytes=9_000)
+    assert links_of(make_settings({}), slow) == slow
+    assert links_of(make_settings({"rate": 60, "queue": 2, "delay": 0.5}), slow) == LinkModel(
+        delay_ns=500, rate_bps=60_000_000, queue_bytes=3_028
+    )
+    with pytest.raises(SettingsError, match="RATE=60 needs BACKEND=virtual: leave it out"):
+        make_settings({"rate": 60, "backend": "flow"})
+
+
+def test_what_queues_drop_is_no_fault(tmp_path: Path) -> None:
+    settings = replace(SMALL, faults="none", noise="0", rate=300.0, queue=10)
+    run_experiment("faulty_links", load_scenario("faulty_links"), settings, tmp_path / "run", [])
+    run = RunDirectory(tmp_path / "run")
+    drops = run.table("drops")
+    parts = run.network["conservation"]
+    assert set(drops["cause"]) == {"queue"} and parts["fault_drops"] == 0
+    between_switches = run.table("links")["queue_drops"].sum()
+    assert 0 < between_switches < parts["queue_drops"] and len(drops["link"]) > 0
 
 
 def test_a_method_has_the_same_budget_for_each_packet_on_every_backend() -> None:
