@@ -245,7 +245,9 @@ def _flows(columns: _Columns) -> Flows | None:
     src, dst = columns.src[rows], columns.dst[rows]
     own = columns.set_of[rows] >= 0
     sets = columns.sets.take(columns.set_of[rows[own]])
-    flows = Flows.of(fabric, src, dst, own, sets, columns.sent[rows], columns.lost[rows], times)
+    flows = Flows.of(
+        fabric, src, dst, own, sets, columns.sent[rows], columns.lost[rows], rtt_ms=times
+    )
     assert isinstance(flows.sets, PairSets)
     counts = fabric.path_counts(flows.sets.src_tor, flows.sets.dst_tor)
     nowhere = np.append(counts == 0, np.zeros(len(sets), np.bool_))[flows.path_set]

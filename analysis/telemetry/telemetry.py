@@ -105,6 +105,7 @@ class Flows:
         sets: PathSets,
         sent: LongArray,
         lost: LongArray,
+        *,
         rtt_ms: FloatArray | None = None,
     ) -> Flows:
         """Return flows between ToRs ``src_tor`` and ``dst_tor``, int[F]. Flows that are marked in

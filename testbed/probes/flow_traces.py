@@ -51,6 +51,7 @@ def trace(
     end_s: FloatArray,
     paths: Paths,
     lost: npt.NDArray[np.int64],
+    *,
     epoch_s: float,
     until_s: float,
     per_s: float,

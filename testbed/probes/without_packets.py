@@ -203,11 +203,11 @@ def simulate(
             end_s,
             records.paths,
             records.lost,
-            epoch_s,
-            inputs.duration_s,
-            inputs.traces_per_s,
-            inputs.icmp,
-            _rng(seed, 4),
+            epoch_s=epoch_s,
+            until_s=inputs.duration_s,
+            per_s=inputs.traces_per_s,
+            icmp=inputs.icmp,
+            rng=_rng(seed, 4),
         )
         progress("probes", 0.4)
         paths = ecmp.bounces()

@@ -257,9 +257,9 @@ def make_traffic(
         demand.duration_s,
         demand.seed,
         pattern,
-        demand.line_rate_bps,
-        demand.flow_rate,
-        demand.locality,
+        host_rate_bps=demand.line_rate_bps,
+        flow_rate=demand.flow_rate,
+        locality=demand.locality,
     )
     return traffic, None
 

@@ -163,6 +163,7 @@ def generate(
     duration_s: float,
     seed: int,
     pattern: Pattern = "uniform",
+    *,
     host_rate_bps: float = 1e9,
     flow_rate: tuple[float, float] = FAST_FLOWS,
     locality: float | None = None,

@@ -145,7 +145,7 @@ def test_parameters_of_a_file_are_checked(tmp_path: Path) -> None:
     for words, said in (
         ("limit=much", "worst.py:limit=much: it should be a valid number"),
         ("limti=1", "worst.py has no parameter limti: did you mean limit?"),
-        ("limit=2", r"method file .*worst.py line 14: ValueError: limit is a share"),
+        ("limit=2", r"method file .*worst.py line 15: ValueError: limit is a share"),
     ):
         with pytest.raises(ValueError, match=said):
             choose_methods(f"{file}:{words}")

@@ -46,11 +46,11 @@ class Run:
             self.time_s + LASTING_S,
             self.paths,
             self.lost,
-            EPOCH_S,
-            UNTIL_S,
-            host_rate_limit(fabric, 100),
-            icmp,
-            rng,
+            epoch_s=EPOCH_S,
+            until_s=UNTIL_S,
+            per_s=host_rate_limit(fabric, 100),
+            icmp=icmp,
+            rng=rng,
         )
 
 
