@@ -116,8 +116,8 @@ def disturb(net: Net, rng: random.Random) -> list[str]:
             net.stop_switch(*what)
             off[what] = lambda what=what: net.start_switch(*what)
         else:
-            net.configLinkStatus(*what, "down")
-            off[what] = lambda what=what: net.configLinkStatus(*what, "up")
+            net.configLinkStatus(what[0], what[1], "down")
+            off[what] = lambda what=what: net.configLinkStatus(what[0], what[1], "up")
     while off:
         off.pop(rng.choice([*off]))()
     return done

@@ -13,6 +13,7 @@ from analysis.methods.diagnosis import UNSEEN
 from analysis.methods.registry import build
 from analysis.telemetry.observations import read_telemetry
 from analysis.telemetry.telemetry import Telemetry
+from testbed.fabric.pair_sets import PairSets
 from testbed.record.run import RunDirectory
 
 
@@ -54,7 +55,8 @@ def test_no_packet_is_left_that_may_have_crossed_a_link_that_was_off(
         assert part.sent[~crossing].sum() == every.sent[~crossing].sum() > 0
     flows = telemetry.flows
     assert flows is not None
-    sets = flows.sets.expanded() if hasattr(flows.sets, "expanded") else flows.sets
+    assert isinstance(flows.sets, PairSets)
+    sets = flows.sets.expanded()
     for number in np.unique(flows.path_set).tolist():
         assert not {*links} & {int(link) for path in sets[number] for link in path}
 

@@ -15,6 +15,7 @@ from analysis.telemetry.observations import read_telemetry
 from scenarios.experiment.request import load_scenario
 from scenarios.experiment.run import run_experiment
 from scenarios.experiment.settings import make_settings
+from testbed.fabric.packet_fabric import PacketFabric
 from testbed.network.requirements import missing
 from testbed.network.switches import Backend
 from testbed.record.run import RunDirectory
@@ -94,6 +95,7 @@ def test_what_events_switch_off_is_not_observed_and_nothing_is_blamed(
     run_experiment("faulty_links", scenario, settings, path, methods)
     run = RunDirectory(path)
     fabric, network = run.fabric, run.network
+    assert isinstance(fabric, PacketFabric)
     off = np.zeros(fabric.n_links, np.bool_)
     off[present(network.get("links_off"))] = True
     agg = fabric.switch("agg2_1")
