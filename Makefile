@@ -29,7 +29,7 @@ define line_end
 endef
 $(foreach v,$(said),$(if $(findstring $(line_end),$(value $v)),$(error make: $v= holds the end of a line, which make cannot pass on)))
 
-targets := help help-options setup setup-dev setup-plot setup-cluster scenario compare reproduce analyze show export-lab net shell clean-net doctor calibrate \
+targets := help help-options setup setup-dev setup-plot setup-cluster scenario compare reproduce analyze show ui export-lab net shell clean-net doctor calibrate \
 	bundle test test-vm sanitize lint docs bench bench-net bench-instructions wheels release p4 lock clean
 
 # To make, a folder is a target that is done: without this, `make scenarios` does nothing and succeeds.
@@ -58,7 +58,7 @@ takes_show := RUN TRUST QUIET JSON VERBOSE FAIL_UNDER JUNIT SUMMARY
 takes_shell := SWITCH FORCE
 takes_test := COVERAGE
 takes_p4 := P4C
-takes_reproduce := FIG DRAWS OUT TRACE RESULTS CLUSTER
+takes_reproduce := FIG DRAWS OUT TRACE RESULTS CLUSTER QUIET JSON
 goals := $(or $(MAKECMDGOALS),help)
 ifeq (,$(filter scenario compare net export-lab,$(goals)))
 takes := $(foreach g,$(goals),$(takes_$g))
@@ -74,14 +74,14 @@ help:
 	@echo 'make help-options                the settings of a run, and what targets take'
 	@echo 'make compare SEEDS=1-20          many runs, with intervals and a plot; SWEEP=K=4'
 	@echo 'make show RUN=DIR                the result of a run again; VERBOSE=1: all of it'
+	@echo 'make ui                          all runs and comparisons in a browser'
 	@echo 'make analyze RUN=DIR             diagnose a run again, without its network'
 	@echo 'make reproduce                   figures and tables of the papers'
 	@echo 'make net K=4                     the network with a prompt; SCRIPT=FILE'
 	@echo 'make shell SWITCH=agg0_1         p4runtime-sh on a switch of that network'
 	@echo 'make clean-net                   remove what a crashed run left of it'
 	@echo 'make export-lab K=4              the network as a lab for containerlab'
-	@echo 'make calibrate                   choose parameters of methods on training runs'
-	@echo 'make doctor                      what this machine can run, and what to install'
+	@echo 'make calibrate, make doctor      choose parameters; what this machine can run'
 	@echo 'make test                        the tests; make lint: the checks; make docs'
 	@echo 'make test-vm, make sanitize      netem in a virtual machine (root); sanitizers'
 	@echo 'make bench, bench-net, bench-instructions   speed; TCP (root); valgrind'
@@ -104,8 +104,8 @@ help-options:
 	@echo '  METHODS=flock:p_bad=0.01,007  some methods, with parameters (docs/reference/methods.md), or mine.py'
 	@echo '  PARAMETERS=default|paper|FILE  of all methods; FAULT_RATE=0.001  what a fault is'
 	@echo 'make show and analyze:   TRUST=1 reads a run that was changed on purpose, too'
-	@echo 'make reproduce:   FIG=canary-8, quick or all; DRAWS=20; OUT=DIR'
-	@echo 'make export-lab:   HOSTS=192.0.2.1,192.0.2.2 for several machines; OUT=DIR [<scenario>-lab]'
+	@echo 'make reproduce:   FIG=canary-8, quick or all; DRAWS=20; OUT=DIR; QUIET=1, JSON=1'
+	@echo 'make export-lab:   MACHINES=192.0.2.1,192.0.2.2 for several machines; OUT=DIR [<scenario>-lab]'
 	@echo 'make shell:   FORCE=1 takes the switch from its controller, to write to it'
 	@echo 'make test:   COVERAGE=1 says how much of the Python code it reaches'
 
@@ -152,6 +152,9 @@ reproduce: $(READY) $(if $(call only,FIG),$(shows))
 analyze show: $(READY)
 	@test -n $(call quoted,$(call only,RUN)) || { echo 'say which run: make $@ RUN=runs/...'; exit 2; }
 	@$(BIN)/canary $@$(if $(call only,TRUST), --trust)$(if $(rest), $(rest)) -- $(call quoted,$(call only,RUN))
+
+ui: $(READY)
+	@$(BIN)/canary ui
 
 calibrate: $(READY)
 	@$(BIN)/canary calibrate --out scenarios/calibrated.yaml

@@ -35,6 +35,7 @@ from scenarios.experiment.run import default_directory, run_experiment
 from scenarios.frames import (
     FRAMES,
     flows_frame,
+    frame_of,
     links_frame,
     to_networkx,
     to_polars,
@@ -45,9 +46,7 @@ from scenarios.notebook import Plots, as_html
 from scenarios.process.namespace import call_inside
 from testbed.errors import UserError
 from testbed.fabric.packet_fabric import PacketFabric
-from testbed.fabric.paths import Paths
 from testbed.record.exchange import OBSERVATIONS
-from testbed.record.files import to_arrow
 from testbed.record.flow_ids import five_tuples
 from testbed.record.foreign import Receipt, arrow_table, table_in
 from testbed.record.run import RunDirectory, RunWriter
@@ -298,13 +297,13 @@ class Run:
             raise UserError(f"{self.path} has no table {name}: it has {', '.join(self.tables)}")
         if name == REGISTERS:
             return self._registers()
-        return _frame(self.record.table(name))
+        return frame_of(self.record.table(name))
 
     def _registers(self) -> DataFrame:
         """Return the non-empty buckets of the meters in all epochs, with the epoch as int32."""
         from pandas import concat
 
-        epochs = [_frame(self.record.table(registers(n))) for n in range(self.record.epochs)]
+        epochs = [frame_of(self.record.table(registers(n))) for n in range(self.record.epochs)]
         for number, frame in enumerate(epochs):
             frame.insert(0, "epoch", np.int32(number))
         return concat(epochs, ignore_index=True)
@@ -500,18 +499,10 @@ class Verdict:
         the truth is known, whether the link was ``faulty``."""
         columns = diagnosis_columns(self.diagnosis, self.telemetry.topology)
         if self.truth is None:
-            return _frame(columns)
+            return frame_of(columns)
         faulty = np.isin(np.arange(self.telemetry.topology.n_links), self.truth)
-        return _frame(dict(columns) | {"faulty": faulty})
+        return frame_of(dict(columns) | {"faulty": faulty})
 
 
 def _ip(address: int) -> str:
     return str(IPv4Address(address))
-
-
-def _frame(columns: Mapping[str, Any]) -> DataFrame:
-    """Return columns as a frame; each entry of a `Paths` column is a list of link numbers."""
-    from pandas import DataFrame
-
-    lists = {name: to_arrow(v).to_pandas() for name, v in columns.items() if isinstance(v, Paths)}
-    return DataFrame(dict(columns) | lists)

@@ -12,6 +12,8 @@ import numpy as np
 from testbed.errors import UserError
 from testbed.fabric.clos import Fabric
 from testbed.fabric.names import nearest
+from testbed.fabric.paths import Paths
+from testbed.record.files import to_arrow
 from testbed.record.run import RunDirectory
 
 if TYPE_CHECKING:
@@ -34,6 +36,14 @@ def key_of(fabric: Fabric) -> dict[str, Any]:
         "dst": names[fabric.link_dst],
         "tier": tier,
     }
+
+
+def frame_of(columns: Mapping[str, Any]) -> DataFrame:
+    """Return columns as a frame; each entry of a `Paths` column is a list of link numbers."""
+    from pandas import DataFrame
+
+    lists = {name: to_arrow(v).to_pandas() for name, v in columns.items() if isinstance(v, Paths)}
+    return DataFrame(dict(columns) | lists)
 
 
 def links_frame(run: RunDirectory) -> DataFrame:
@@ -70,9 +80,7 @@ def verdicts_frame(run: RunDirectory, methods: Mapping[str, Any]) -> DataFrame:
 
 def flows_frame(run: RunDirectory) -> DataFrame:
     """Return a row for each flow: its ToRs as ``src`` and ``dst``, by name, and the columns of the
-    table ``flows``."""
-    from pandas import DataFrame
-
+    table ``flows``; ``path``, if there is one, has the numbers of the links that it crossed."""
     names = np.array(run.fabric.switch_names, object)
     columns = dict(run.table("flows"))
     ends = {
@@ -80,7 +88,7 @@ def flows_frame(run: RunDirectory) -> DataFrame:
         for end in ("src", "dst")
         if f"{end}_tor" in columns
     }
-    return DataFrame(ends | columns)
+    return frame_of(ends | columns)
 
 
 def to_polars(frame: DataFrame) -> Any:

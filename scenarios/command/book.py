@@ -13,6 +13,7 @@ from rich.console import Console, Group, RenderableType
 from rich.text import Text
 
 from analysis.evaluation.screen import figures_table, print_screen
+from scenarios.command.show import kind_of
 from scenarios.experiment.settings import described
 from testbed.errors import UserError
 from testbed.fabric.names import nearest, plain, some_of
@@ -56,7 +57,7 @@ def list_runs(folder: Path, filters: Mapping[str, str]) -> tuple[list[RunDirecto
         raise UserError(f"there is no folder {folder}: canary run makes the first run in runs")
     found, damaged = [], []
     for path in folder.iterdir():
-        if path.is_symlink() or not (path / "summary.json").is_file():
+        if path.is_symlink() or kind_of(path) != "run":
             continue
         try:
             run = RunDirectory(path, trust=True)
@@ -99,29 +100,35 @@ def _f1(entry: Mapping[str, Any]) -> float | None:
     return entry[entry["native"]]["f1"]
 
 
+RUN_TITLES = ("scenario", "K", "seed", "backend", "faults", "broken", "canary", "best")
+"""What lists show of a run, besides its name: F1 of ``canary`` and of the best method last."""
+
+
+def run_cells(run: RunDirectory) -> list[str]:
+    """Return what lists show of a run, in the order of `RUN_TITLES`."""
+    config, summary = run.config, run.summary
+    f1 = {name: value for name, entry in summary["methods"].items() if (value := _f1(entry))}
+    best = max(f1, key=lambda name: f1[name], default="")
+    own = (
+        str(config["scenario"]),
+        str(config["k"]),
+        str(config["seed"]),
+        str(config["backend"]),
+        str(config.get("faults", _UNKNOWN))[:16],
+        f"{len(summary['faulty_links']):,}",
+        f"{f1['canary']:.3f}" if "canary" in f1 else _UNKNOWN,
+        f"{f1[best]:.3f} {best}" if best else _UNKNOWN,
+    )
+    return [plain(cell) for cell in own]
+
+
 def show_runs(runs: Sequence[RunDirectory], damaged: Sequence[str], console: Console) -> None:
     """Print a row for each run: its main settings, its broken links, and F1 of ``canary`` and of
     the best method."""
     width = console.width if console.is_terminal else _WIDE
-    titles = ["scenario", "K", "seed", "backend", "faults", "broken", "canary", "best"]
-    names, rows = [], []
-    for run in runs:
-        config, summary = run.config, run.summary
-        f1 = {name: value for name, entry in summary["methods"].items() if (value := _f1(entry))}
-        best = max(f1, key=lambda name: f1[name], default="")
-        names.append(Text(plain(str(run.path)) + " !" * bool(summary["degraded"])))
-        own = (
-            str(config["scenario"]),
-            str(config["k"]),
-            str(config["seed"]),
-            str(config["backend"]),
-            str(config.get("faults", _UNKNOWN))[:16],
-            f"{len(summary['faulty_links']):,}",
-            f"{f1['canary']:.3f}" if "canary" in f1 else _UNKNOWN,
-            f"{f1[best]:.3f} {best}" if best else _UNKNOWN,
-        )
-        rows.append([Text(plain(cell)) for cell in own])
-    table = figures_table(names, titles, rows, width, first="run")
+    names = [Text(plain(str(run.path)) + " !" * bool(run.summary["degraded"])) for run in runs]
+    rows = [[Text(cell) for cell in run_cells(run)] for run in runs]
+    table = figures_table(names, RUN_TITLES, rows, width, first="run")
     parts: list[RenderableType] = [table if runs else Text("no run has these settings")]
     parts += [Text(plain(f"cannot be read: {why}"), "yellow") for why in damaged]
     print_screen(Group(*parts), {}, console, width)

@@ -45,7 +45,7 @@ from scenarios.command.class_ import classes
 from scenarios.command.compilers import need_compiler
 from scenarios.command.foreign import check_method, import_
 from scenarios.command.gates import Gate
-from scenarios.command.look import diff, explain, runs
+from scenarios.command.look import diff, explain, runs, ui
 from scenarios.command.machine import bundle, clean_net, doctor, export_lab, net, shell, warm_up
 from scenarios.command.options import SettingsCommand, WordsCommand
 from scenarios.command.other_words import COMMANDS, OPTIONS, hint
@@ -503,6 +503,7 @@ app.command()(page)
 app.command()(explain)
 app.command()(runs)
 app.command()(diff)
+app.command()(ui)
 app.command(cls=SettingsCommand)(net)
 app.command(cls=WordsCommand)(reproduce)
 app.command("import")(import_)

@@ -29,18 +29,19 @@ from testbed.network.switches import Backend
 from testbed.record.outputs import need_folder
 
 HAS_EFFECT = {
-    *("k", "topology", "faults", "noise", "injector", "seed", "monitors", "icmp_per_s"),
+    *("k", "topology", "tier0", "hosts", "faults", "noise", "injector", "seed", "monitors"),
+    "icmp_per_s",
     *("backend", "epochs", "epoch_ms"),  # the last two bound schedules, which are refused
 }
 """The settings that a lab depends on; what hosts send and when meters are read are none."""
 
 
-def export_lab(request: Request, hosts: str, out: Path | None) -> Path:
+def export_lab(request: Request, addresses: str, out: Path | None) -> Path:
     """Write the network of a request as a lab, and return the folder.
 
     Args:
         request: The scenario and its settings.
-        hosts: The addresses of the machines, separated by commas; "" for one machine.
+        addresses: The addresses of the machines, separated by commas; "" for one machine.
         out: The folder, by default ``<scenario>-lab``: absent, or empty.
 
     Raises:
@@ -54,7 +55,7 @@ def export_lab(request: Request, hosts: str, out: Path | None) -> Path:
     if not folder.absolute().parent.is_dir():
         raise LabError(f"OUT={folder}: there is no folder {folder.parent}: make it")
     settings = _settings(request)
-    machines = _addresses(hosts)
+    machines = _addresses(addresses)
     fabric = packet_fabric_of(settings)
     plan = request.scenario.faults(fabric, settings)
     if any(fault.schedule for fault in plan.faults):
@@ -89,15 +90,19 @@ def _settings(request: Request) -> Settings:
     return settings
 
 
-def _addresses(hosts: str) -> list[str]:
+def _addresses(addresses: str) -> list[str]:
     """Return the addresses of the machines, as texts."""
-    words = [word.strip() for word in hosts.split(",")] if hosts else []
+    words = [word.strip() for word in addresses.split(",")] if addresses else []
     try:
         found = [str(ipaddress.IPv4Address(word)) for word in words]
     except ValueError:
-        raise LabError(f"HOSTS={hosts}: give IPv4 addresses, as 192.0.2.1,192.0.2.2") from None
+        raise LabError(
+            f"MACHINES={addresses}: give IPv4 addresses, as 192.0.2.1,192.0.2.2"
+        ) from None
     if len(set(found)) < len(found) or len(found) == 1:
-        raise LabError(f"HOSTS={hosts}: give two different addresses or more, or leave it out")
+        raise LabError(
+            f"MACHINES={addresses}: give two different addresses or more, or leave it out"
+        )
     return found
 
 

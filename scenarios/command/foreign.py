@@ -8,7 +8,8 @@ from typing import Annotated
 
 import typer
 
-from scenarios.command.arguments import ParametersOption, formats
+from scenarios.command.arguments import JsonOption, ParametersOption, QuietOption, formats
+from scenarios.command.results import Output
 from scenarios.process.signals import raise_on_signals
 from testbed.fabric.names import plain
 
@@ -18,6 +19,7 @@ def check_method(
         str, typer.Argument(metavar="METHOD", help="A file, mine.py, or the name of a method.")
     ],
     parameters: ParametersOption = "default",
+    as_json: JsonOption = False,
 ) -> None:
     """Check a method of your own.
 
@@ -26,16 +28,21 @@ def check_method(
     from analysis.evaluation.parameter_sets import choose_methods
     from analysis.methods.check import check_method as checks_of
 
+    output = Output(as_json=as_json)
     chosen, _ = choose_methods(method, parameters, None)
-    failed = 0
-    for built in chosen:
-        print(plain(f"{built.name} ({built.method.name})"))
-        for check in checks_of(built.method):
-            failed += bool(check.failed)
-            print(f"  {'failed' if check.failed else 'passed'}  {check.name}")
-            if check.failed:
-                print(plain(f"          {check.failed}"))
-    if failed:
+    figures: dict[str, dict[str, str]] = {}
+    with output.working():  # what is printed while the checks go on
+        for built in chosen:
+            print(plain(f"{built.name} ({built.method.name})"))
+            figures[plain(built.name)] = {}
+            for check in checks_of(built.method):
+                figures[plain(built.name)][check.name] = plain(check.failed)
+                print(f"  {'failed' if check.failed else 'passed'}  {check.name}")
+                if check.failed:
+                    print(plain(f"          {check.failed}"))
+    if as_json:  # the reason why a check failed, "" if it passed
+        output.show(None, lambda: figures, lambda: None)
+    if any(failed for checks in figures.values() for failed in checks.values()):
         raise typer.Exit(1)
 
 
@@ -66,6 +73,8 @@ def import_(
         str | None,
         typer.Option(help="The names of a fabric's ToRs: leaf*. [default: by role and name]"),
     ] = None,
+    quiet: QuietOption = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Make tables for `localize` from files of other tools.
 
@@ -74,8 +83,12 @@ def import_(
     from scenarios.command.imports import import_to
 
     raise_on_signals()
-    found, written = import_to(format_, files, out, topology, hosts, tors)
-    for note in found.notes:
-        print(plain(note))
-    for path in written:
-        print(plain(str(path)))
+    output = Output(quiet, as_json)
+    with output.working():
+        found, written = import_to(format_, files, out, topology, hosts, tors)
+    notes, paths = ([plain(str(each)) for each in lines] for lines in (found.notes, written))
+    output.show(
+        out,
+        lambda: {"path": str(out), "files": paths, "notes": notes},
+        lambda: print(*notes, *paths, sep="\n"),
+    )

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The commands that look on: ``canary explain``, ``canary runs`` and ``canary diff``."""
+"""The commands that look on: ``canary explain``, ``runs``, ``diff`` and ``ui``."""
 
 from __future__ import annotations
 
@@ -64,6 +64,18 @@ def diff(
 
     found = difference(*(RunDirectory(path, trust=trust) for path in (one, other)))
     Output(as_json=as_json).show(None, lambda: found, lambda: show_difference(found, Console()))
+
+
+def ui(
+    folder: Annotated[Path, typer.Option("--in", help="The folder of the runs.")] = Path("runs"),
+) -> None:
+    """Show all runs, comparisons and reproductions in a browser.
+
+    The page is served on this machine only, until Ctrl-C.
+    """
+    from scenarios.command.ui import serve
+
+    serve(folder)
 
 
 def explain(

@@ -7,6 +7,7 @@ from __future__ import annotations
 import os
 import sys
 import tempfile
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -14,11 +15,14 @@ import typer
 
 from scenarios.command.arguments import (
     ConfigOption,
+    JsonOption,
+    QuietOption,
     ScenarioOption,
     SudoOption,
     WatchOption,
 )
 from scenarios.command.compilers import need_compiler
+from scenarios.command.results import Output
 from scenarios.experiment.terminal import line, progress_bar, wide_console
 from scenarios.process.namespace import enter
 from scenarios.process.signals import raise_on_signals
@@ -71,7 +75,7 @@ def export_lab(
     ctx: typer.Context,
     scenario: ScenarioOption = None,
     config: ConfigOption = None,
-    hosts: Annotated[
+    machines: Annotated[
         str,
         typer.Option(
             help="IPv4 addresses of the machines that share the fabric, separated by commas. "
@@ -83,6 +87,7 @@ def export_lab(
         Path | None,
         typer.Option(help="Folder of the lab, absent or empty. [default: <scenario>-lab]"),
     ] = None,
+    quiet: QuietOption = False,
 ) -> None:
     """Write a scenario's network as a containerlab lab.
 
@@ -100,16 +105,24 @@ def export_lab(
     raise_on_signals()
     need_compiler()
     request = make_request(scenario, ctx.obj.settings, config)
-    ctx.obj.print_environment()
-    folder = write_lab(request, hosts, out)
-    wide_console().print(line(f"lab: {folder}; its README.md says how to start it"), soft_wrap=True)
+    output = Output(quiet)
+    with output.working():
+        ctx.obj.print_environment()
+        folder = write_lab(request, machines, out)
+    said = line(f"lab: {folder}; its README.md says how to start it")
+    output.show(folder, dict, lambda: wide_console().print(said, soft_wrap=True))
 
 
-def doctor() -> None:
+def doctor(as_json: JsonOption = False) -> None:
     """What this machine can run, and what to install."""
     from scenarios.command.doctor import examine, render_findings
 
-    render_findings(examine(), wide_console())
+    found = list(examine())
+    Output(as_json=as_json).show(
+        None,
+        lambda: {"findings": [asdict(each) for each in found]},
+        lambda: render_findings(found, wide_console()),
+    )
 
 
 def warm_up() -> None:

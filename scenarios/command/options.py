@@ -38,7 +38,7 @@ OF_COMMANDS = (
     "SWEEP",
     "SUDO",
     "SCRIPT",
-    "HOSTS",
+    "MACHINES",
     "QUIET",
     "JSON",
     "VERBOSE",

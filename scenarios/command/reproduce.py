@@ -5,15 +5,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from scenarios.command.arguments import JsonOption, QuietOption
+from scenarios.command.results import Output
 from scenarios.experiment.terminal import line, progress_bar, wide_console
 from testbed.errors import UserError
+from testbed.fabric.names import command
 
 if TYPE_CHECKING:
     from scenarios.papers.experiment import Effort, Experiment
+    from scenarios.papers.verdicts import Line
 
 
 def _names() -> list[str]:
@@ -55,6 +59,8 @@ def reproduce(
     out: Annotated[
         Path, typer.Option(help="Folder in which each gets a folder.", show_default=True)
     ] = Path("runs/reproduce"),
+    quiet: QuietOption = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Reproduce figures and tables of the papers, and compare."""
     from scenarios.command.compilers import need_compiler
@@ -62,14 +68,11 @@ def reproduce(
     from scenarios.papers.registry import experiments_named
     from scenarios.papers.results import experiment_table
 
-    console = wide_console()
+    console, output = wide_console(), Output(quiet, as_json)
+    if (quiet or as_json) and (fig is None or results is not None):
+        raise UserError("--quiet and --json are for what is reproduced: say what with FIG=")
     if results is not None:
-        from scenarios.papers.results import RESULTS, write_results
-        from testbed.record.outputs import in_words, need_place
-
-        replaces = need_place(results, RESULTS, "RESULTS=")
-        write_results(results, out)
-        console.print(line(f"written: {in_words(results, replaces)}"), soft_wrap=True)
+        console.print(line(f"written: {_write_results(results, out)}"), soft_wrap=True)
         return
     if fig is None:
         console.print(experiment_table(out))
@@ -78,19 +81,39 @@ def reproduce(
     experiments = experiments_named(fig)
     need_compiler()
     effort = Effort(draws, trace=_checked(trace, experiments))
-    _run(experiments, effort, out, cluster)
+    with output.working():
+        found = _run(experiments, effort, out, cluster)
+    if quiet or as_json:
+        output.show(
+            out, lambda: {n: _figures(out / n, lines) for n, lines in found.items()}, lambda: None
+        )
 
 
-def _run(experiments: Sequence[Experiment], effort: Effort, out: Path, cluster: str | None) -> None:
-    """Run experiments one after the other; the failed ones are reported at the end."""
+def _write_results(file: Path, out: Path) -> str:
+    """Write the results of what was run in ``out`` into a file, and return its path in words."""
+    from scenarios.papers.results import RESULTS, write_results
+    from testbed.record.outputs import in_words, need_place
+
+    replaces = need_place(file, RESULTS, "RESULTS=")
+    write_results(file, out)
+    return in_words(file, replaces)
+
+
+def _run(
+    experiments: Sequence[Experiment], effort: Effort, out: Path, cluster: str | None
+) -> dict[str, list[Line]]:
+    """Run experiments one after the other, print what comes out of each, and return it by name; the
+    failed ones are reported at the end."""
+    from scenarios.command.show import own_name
     from scenarios.extras import NO_PICTURE, can_draw
-    from scenarios.papers.reproduce import need_out, write_overview
+    from scenarios.papers.reproduce import need_out
     from scenarios.papers.reproduce import reproduce as run
     from scenarios.papers.tables import verdict_table
     from testbed.record.run import RunError
 
     need_out(out)
     console, failed = wide_console(), []
+    found: dict[str, list[Line]] = {}
     with progress_bar() as progress:
         for experiment in experiments:
             try:
@@ -98,14 +121,37 @@ def _run(experiments: Sequence[Experiment], effort: Effort, out: Path, cluster: 
             except RunError as error:
                 failed.append(str(error))
                 continue
-            write_overview(out)
+            found[experiment.name] = lines
             console.print(verdict_table(experiment, lines))
             console.print(line(f"{out / experiment.name}/index.html"), soft_wrap=True)
     if not can_draw():
         console.print(line(NO_PICTURE, "yellow"), soft_wrap=True)
     if failed:
         raise RunError("; ".join(failed))
-    console.print(line(f"all: {out}/index.html"), soft_wrap=True)
+    shown = command(own_name(), "ui", *([] if out.parent == Path("runs") else ["--in", str(out)]))
+    console.print(line(f"all: {shown} shows them in a browser"), soft_wrap=True)
+    return found
+
+
+def _figures(folder: Path, lines: Sequence[Line]) -> dict[str, Any]:
+    """Return what came out of an experiment, for programs: its folder, and for each value of the
+    paper ours (null if there is none) and the verdict."""
+    return {
+        "path": str(folder),
+        "lines": [
+            {
+                "quantity": each.quantity,
+                "series": each.series,
+                "x": each.paper.x,
+                "paper": each.paper.value,
+                "kind": each.paper.kind,
+                "ours": each.ours.mean.mean if each.ours else None,
+                "verdict": each.verdict,
+                "reason": each.reason,
+            }
+            for each in lines
+        ],
+    }
 
 
 def _checked(trace: Path | None, experiments: Sequence[Experiment]) -> Path | None:

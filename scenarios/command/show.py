@@ -66,13 +66,26 @@ REPRODUCED = "setting.json"
 """The file that marks the folder of an experiment, see `scenarios.papers.reproduce`."""
 
 
+def kind_of(directory: Path) -> str:
+    """Return what a directory holds: a ``run`` that was diagnosed, a ``comparison``, a ``sweep`` or
+    a ``reproduction``; an empty text for anything else."""
+    marks = {
+        "reproduction": (directory / REPRODUCED).is_file(),
+        "sweep": is_sweep(directory),
+        "comparison": is_comparison(directory),
+        "run": (directory / "summary.json").is_file(),
+    }
+    return next((kind for kind, there in marks.items() if there), "")
+
+
 def make_page(
     directory: Path,
     trust: bool = False,
     over_time: bool = False,
     progress: Progress = lambda what, share: None,
 ) -> Path:
-    """Write the page of a run or a comparison into its directory, and return the page's path.
+    """Write the page of a run or a comparison into its directory, and return the page's path. With
+    a sweep's page those of its comparisons are written, and with a reproduction's its figure.
 
     Args:
         trust: Whether to read the run even if its files were changed after it ended.
@@ -84,22 +97,48 @@ def make_page(
         OSError: The page cannot be written.
     """
     need_no_links(directory)
-    if (directory / REPRODUCED).is_file():
+    kind = kind_of(directory)
+    if kind == "reproduction":
         from scenarios.papers.reproduce import page_again  # importing it takes a second
 
         return page_again(directory)
-    if is_sweep(directory):
-        write_page(directory / PAGE, _page_of_sweep(read_sweep(directory)))
-        return directory / PAGE
-    if is_comparison(directory):
-        found = read_comparison(directory)
-        text = comparison_page(found.rows, found.key, again_all(found), directory)
-        write_page(directory / PAGE, text)
-        return directory / PAGE
-    run = RunDirectory.or_interrupted(directory, trust)
-    text = run_page(run, again(run.config, run.summary["methods"]), over_time, progress)
-    write_page(directory / PAGE, text)
+    if kind == "sweep":
+        for part in read_sweep(directory).parts:
+            make_page(part.folder)
+    write_page(directory / PAGE, page_text(directory, trust, over_time, progress))
     return directory / PAGE
+
+
+def page_text(
+    directory: Path,
+    trust: bool = False,
+    over_time: bool = False,
+    progress: Progress = lambda what, share: None,
+) -> str:
+    """Return the page of a run, comparison, sweep or reproduction as HTML; nothing is written.
+
+    The arguments are those of `make_page`.
+
+    Raises:
+        ValueError: There is no such thing, or it is damaged (one line).
+    """
+    match kind_of(directory):
+        case "reproduction":
+            from scenarios.papers.pages import experiment_page
+            from scenarios.papers.reproduce import reproduction_in
+
+            return experiment_page(reproduction_in(directory), directory)
+        case "sweep":
+            sweep = read_sweep(directory)
+            parts = [(part.rows, part.key, part.folder.name) for part in sweep.parts]
+            once_more = again_all(sweep.parts[0], (sweep.setting, sweep.values))
+            return sweep_page(sweep.setting.upper(), sweep.values, parts, once_more, sweep.folder)
+        case "comparison":
+            found = read_comparison(directory)
+            return comparison_page(found.rows, found.key, again_all(found), directory)
+        case _:
+            run = RunDirectory.or_interrupted(directory, trust)
+            return run_page(run, again(run.config, run.summary["methods"]), over_time, progress)
 
 
 def figures_of(directory: Path, trust: bool = False) -> Mapping[str, Any]:
@@ -108,30 +147,31 @@ def figures_of(directory: Path, trust: bool = False) -> Mapping[str, Any]:
     Raises:
         ValueError: There is no such run or comparison, or it is damaged (one line).
     """
-    if is_sweep(directory):
-        return sweep_figures(read_sweep(directory))
-    if is_comparison(directory):
-        return comparison_figures(read_comparison(directory))
-    return RunDirectory.or_interrupted(directory, trust).summary
+    match kind_of(directory):
+        case "sweep":
+            return sweep_figures(read_sweep(directory))
+        case "comparison":
+            return comparison_figures(read_comparison(directory))
+        case _:
+            return RunDirectory.or_interrupted(directory, trust).summary
 
 
 def show_figures(directory: Path, trust: bool = False, verbose: bool = False) -> None:
     """Print the result of a run, comparison or sweep; ``verbose`` with every column. Raises as
     `figures_of`."""
-    console = wide_console()
-    if is_sweep(directory):
-        print_sweep(read_sweep(directory), console)
-    elif is_comparison(directory):
-        found = read_comparison(directory)
-        if verbose:
-            print_comparison(found.rows, console)
-        else:
-            page = directory / PAGE
-            show_comparison_screen(found, f"page: {page}" * page.is_file(), console)
-    else:
-        page = directory / PAGE
-        offered = f"page: {page}" if page.is_file() else ""
-        show_run(directory, offered, verbose, trust)
+    console, page = wide_console(), directory / PAGE
+    offered = f"page: {page}" * page.is_file()
+    match kind_of(directory):
+        case "sweep":
+            print_sweep(read_sweep(directory), console)
+        case "comparison":
+            found = read_comparison(directory)
+            if verbose:
+                print_comparison(found.rows, console)
+            else:
+                show_comparison_screen(found, offered, console)
+        case _:
+            show_run(directory, offered, verbose, trust)
 
 
 def show_run(directory: Path, offered: str, verbose: bool = False, trust: bool = True) -> None:
@@ -172,9 +212,8 @@ def show_run(directory: Path, offered: str, verbose: bool = False, trust: bool =
 def own_name() -> str:
     """Return how the user calls this program: ``canary`` if the shell would find it, else its path,
     from the current folder if it is below."""
-    program = Path(sys.argv[0])
-    found = shutil.which("canary")
-    if program.name != "canary" or (found and Path(found).resolve() == program.resolve()):
+    program, found = Path(sys.executable).parent / "canary", shutil.which("canary")
+    if not program.is_file() or (found and Path(found).resolve() == program.resolve()):
         return "canary"
     here = Path.cwd()
     return str(program.relative_to(here) if program.is_relative_to(here) else program)
@@ -216,12 +255,16 @@ def show_comparison_screen(found: Compared, offered: str, console: Console) -> N
         "more": (more, f"{variants}precision, recall, limits"),
         "again": (again_all(found, short=True), ""),
     }
+    width = console.width if console.is_terminal else LINE_WIDTH
+    print_screen(comparison_screen(found.rows, title_of(found), width), places, console)
+
+
+def title_of(found: Compared) -> str:
+    """Return a comparison's scenario, the settings that differ from the defaults, and its seeds."""
     words = [*_settings(found.key, short=True), f"seeds {in_ranges(found.seeds)}"]
     if words[0].startswith("SCENARIO="):
         words = words[1:]
-    title = ", ".join([found.key["scenario"], *words])
-    width = console.width if console.is_terminal else LINE_WIDTH
-    print_screen(comparison_screen(found.rows, title, width), places, console)
+    return ", ".join([found.key["scenario"], *words])
 
 
 def offer_page(directory: Path) -> str:
@@ -246,15 +289,6 @@ def again(config: Mapping[str, Any], methods: Mapping[str, Any], short: bool = F
     }
     words = [*_settings(config, short), f"SEED={config['seed']}", *_methods(had)]
     return command("make", "scenario", *words)
-
-
-def _page_of_sweep(sweep: Sweep) -> str:
-    """Return the page of a sweep; also write the pages of its comparisons, which it links to."""
-    for part in sweep.parts:
-        make_page(part.folder)
-    parts = [(part.rows, part.key, part.folder.name) for part in sweep.parts]
-    again = again_all(sweep.parts[0], (sweep.setting, sweep.values))
-    return sweep_page(sweep.setting.upper(), sweep.values, parts, again, sweep.folder)
 
 
 def again_all(

@@ -169,6 +169,8 @@ def run_experiment(
         summary = _diagnose(run, writer, observer.progressed, methods)
         with suppress(UserError, OSError):  # the file of the traffic may be gone by now
             summary["flow_sizes"] = describe(settings.traffic, run.table("flows")["sent"])
+        if (file := traffic_file(settings.traffic)) is not None:
+            summary["traffic_file"] = file.name
         summary["wall_seconds"] = round(time.perf_counter() - begin, 3)
         writer.json("summary.json", summary)
         with signals_blocked():
@@ -253,8 +255,9 @@ def analyze(
         summary = _diagnose(run, writer, progress, chosen)
         if (path / "summary.json").is_file():
             summary["wall_seconds"] = run.summary["wall_seconds"]
-            if "flow_sizes" in run.summary:
-                summary["flow_sizes"] = run.summary["flow_sizes"]
+            for name in ("flow_sizes", "traffic_file"):
+                if name in run.summary:
+                    summary[name] = run.summary[name]
         writer.json("summary.json", summary)
     return summary
 

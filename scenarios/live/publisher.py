@@ -21,10 +21,10 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from scenarios.live.loopback import LOOPBACK
 from scenarios.process.namespace import PAGE
 from testbed.network.network import Network
 
-LOOPBACK = "127.0.0.1"
 _WAITING = 64
 _PATIENCE_S = 3
 _NICE = 10

@@ -14,27 +14,15 @@ import json
 import socket
 import sys
 from collections.abc import AsyncIterator
-from ipaddress import ip_address
 
 import uvicorn
 from starlette.applications import Starlette
-from starlette.middleware import Middleware
-from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, PlainTextResponse, Response, StreamingResponse
+from starlette.responses import HTMLResponse, Response, StreamingResponse
 from starlette.routing import Route
-from starlette.types import ASGIApp, Receive, Scope, Send
 
-HOSTS = ["127.0.0.1", "localhost"]
-"""The allowed values of the header ``Host``. A page of another site whose name resolves to this
-machine sends another value (DNS rebinding)."""
+from scenarios.live.loopback import HEADERS, loopback_app
 
-_HEADERS = {
-    "Cache-Control": "no-store",
-    "X-Content-Type-Options": "nosniff",
-    "Cross-Origin-Resource-Policy": "same-origin",
-    "Content-Security-Policy": "frame-ancestors 'none'",
-}
 _LONGEST = 1 << 27
 _PATIENCE = 1
 _WAITING = 4096
@@ -91,41 +79,18 @@ class LiveEvents:
             self._listeners.discard(coming)
 
 
-class _OnlyLoopback:
-    """Refuses all clients that are not on this machine, on whatever address the server listens."""
-
-    def __init__(self, app: ASGIApp) -> None:
-        self._app = app
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        client = scope.get("client")
-        if client is None or not ip_address(client[0]).is_loopback:
-            refuse = PlainTextResponse(
-                "this page can be opened only on the machine of the run", 403
-            )
-            await refuse(scope, receive, send)
-            return
-        await self._app(scope, receive, send)
-
-
 def app_of(live: LiveEvents) -> Starlette:
     """Return the application, which serves the page at ``/`` and its events at ``/events``."""
 
     async def page(_: Request) -> Response:
         """Return the page as soon as it has arrived."""
-        return HTMLResponse(await asyncio.shield(live.page), headers=_HEADERS)
+        return HTMLResponse(await asyncio.shield(live.page), headers=HEADERS)
 
     async def events(_: Request) -> Response:
         """Return a stream of all events so far and of each new one."""
-        return StreamingResponse(live.events(), media_type="text/event-stream", headers=_HEADERS)
+        return StreamingResponse(live.events(), media_type="text/event-stream", headers=HEADERS)
 
-    return Starlette(
-        routes=[Route("/", page), Route("/events", events)],
-        middleware=[
-            Middleware(_OnlyLoopback),
-            Middleware(TrustedHostMiddleware, allowed_hosts=HOSTS, www_redirect=False),
-        ],
-    )
+    return loopback_app([Route("/", page), Route("/events", events)])
 
 
 async def _serve(listening: socket.socket) -> None:

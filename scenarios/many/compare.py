@@ -54,7 +54,7 @@ SETTINGS_FILE = "comparison.json"
 TRIES = 3
 """How often a seed is run at most until its run is not degraded."""
 _OF_PAPERS = ("pages", "plot", "results", "tables", "verdicts")
-_OF_LIVE = ("net", "publisher", "server", "watched_run")
+_OF_LIVE = ("loopback", "net", "publisher", "server", "watched_run")
 _SOFT_SWITCH = {Path("testbed/softswitch")}  # hashed as the package that is installed
 _PAGES = {Path("analysis/pages")}
 _PAGES |= {Path(f"scenarios/live/{name}.py") for name in _OF_LIVE}

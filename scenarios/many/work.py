@@ -16,6 +16,7 @@ import os
 import select
 import shutil
 import signal
+import sys
 import threading
 import time
 import traceback
@@ -309,7 +310,8 @@ class _Process:
         self._place, context = folder / f".{key}-{uuid4().hex[:8]}", _processes()
         self.receive, send = context.Pipe(duplex=False)
         self._process = context.Process(target=_work, args=(work, self._place, send))
-        self._process.start()
+        with _without_script():
+            self._process.start()
         self.terminate = self._process.terminate
         send.close()
 
@@ -330,6 +332,23 @@ class _Process:
         self.receive.close()
         self._process.join()
         shutil.rmtree(self._place, ignore_errors=True)
+
+
+@contextmanager
+def _without_script() -> Iterator[None]:
+    """Return a context manager whose block starts processes that do not run the user's script.
+
+    `multiprocessing` runs it again in each process, for functions that are defined there. Work has
+    none, and a script without ``if __name__ == "__main__"`` would start the same work again.
+    """
+    main = vars(sys.modules["__main__"])
+    with _starting:
+        script = main.pop("__file__", None)
+        try:
+            yield
+        finally:
+            if script is not None:
+                main["__file__"] = script
 
 
 def _processes() -> ForkServerContext:

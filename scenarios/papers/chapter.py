@@ -189,7 +189,7 @@ def tables_of(reproduction: Reproduction, rows: Mapping[str, Any]) -> list[Table
     return [
         Table(
             name,
-            "Means over the draws, with 95 % intervals",
+            "Means over the draws in which a value is defined, with 95 % intervals",
             ["quantity", "series", "x", "draws", "mean", "low", "high"],
             _by_quantity(ours),
         ),
@@ -201,7 +201,8 @@ def tables_of(reproduction: Reproduction, rows: Mapping[str, Any]) -> list[Table
         ),
         Table(
             f"{name}-paired",
-            "Paired differences of series, draw by draw, with Student's 95 % intervals",
+            "Paired differences of series over the draws that both have, with Student's 95 % "
+            "intervals",
             ["quantity", "x", "series", "less", "pairs", "difference", "low", "high"],
             _by_quantity(list(_paired(rows))),
         ),

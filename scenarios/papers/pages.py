@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""HTML pages of an experiment that was run, and of all experiments that were run."""
+"""The HTML page of an experiment that was run, and its entry in a list."""
 
 from __future__ import annotations
 
@@ -167,39 +167,19 @@ def _of_out(out: Path) -> list[str]:
     return [] if out == Path("runs/reproduce") else [f"OUT={out}"]
 
 
-def overview_page(there: Sequence[Reproduction], every: Sequence[str], out: Path) -> str:
-    """Return the page ``index.html`` of the experiments that were run in ``out``; ``every`` names
-    all experiments."""
-    names = [reproduction.experiment.name for reproduction in there]
-    figures = []
-    for reproduction in there:
-        own = _names_of(reproduction)
-        panels = [
-            _panel_data(reproduction, panel, own) for panel in reproduction.experiment.panels[:1]
-        ]
-        figures.append({"names": own, "panel": panels[0]} if panels else None)
-    return render_page(
-        "reproductions.html",
-        _CSS,
-        (*_SCRIPTS, "reproductions.js"),
-        {"figures": figures},
-        title="The papers' figures, reproduced",
-        summary=summary([line for reproduction in there for line in reproduction.lines]),
-        missing=[name for name in every if name not in names],
-        signs=[(sign, verdict) for verdict, sign in SIGNS.items()],
-        experiments=[_entry(reproduction) for reproduction in there],
-        command=command("make", "reproduce", "FIG=all", *_of_out(out)),
-    )
-
-
-def _entry(reproduction: Reproduction) -> dict[str, Any]:
-    """Return the entry of an experiment in the page of all experiments."""
+def overview(reproduction: Reproduction, address: str) -> dict[str, Any]:
+    """Return the entry of an experiment in a list: its name, what it shows, how many values of the
+    paper have each verdict of `SIGNS`, and its first panel; ``address`` is that of its page."""
     count = Counter(line.verdict for line in reproduction.lines)
+    names = _names_of(reproduction)
+    panels = [_panel_data(reproduction, each, names) for each in reproduction.experiment.panels[:1]]
     return {
         "name": reproduction.experiment.name,
+        "address": address,
         "paper": reproduction.experiment.paper,
         "shows": reproduction.experiment.shows,
         "counts": [count[verdict] for verdict in SIGNS],
         "draws": reproduction.draws,
         "seconds": round(reproduction.seconds),
+        "figure": {"names": names, "panel": panels[0]} if panels else None,
     }

@@ -8,13 +8,13 @@ import os
 import shutil
 import subprocess
 from collections.abc import Mapping
-from contextlib import nullcontext, suppress
+from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from analysis.evaluation.pictures import files_of, new_files
-from analysis.pages.template import PAGE_KIND, write_page
+from analysis.pages.template import write_page
 from scenarios.experiment.estimate import available_bytes
 from scenarios.experiment.observer import Progress
 from scenarios.extras import can_draw
@@ -22,7 +22,7 @@ from scenarios.many.cluster import workers_of
 from scenarios.many.compare import code_digest
 from scenarios.many.work import Outcome, Workers, complete, hold_folder, is_of, write_key
 from scenarios.papers.experiment import Effort, Experiment, Row
-from scenarios.papers.pages import Reproduction, experiment_page, overview_page
+from scenarios.papers.pages import Reproduction, experiment_page
 from scenarios.papers.registry import EXPERIMENTS
 from scenarios.papers.tables import markdown
 from scenarios.papers.verdicts import Line, figures_of, verdicts
@@ -30,12 +30,13 @@ from testbed.record.atomic import FolderError, atomic_write
 from testbed.record.bounded import read_json
 from testbed.record.files import read_columns, write_columns
 from testbed.record.manifest import PAGE
-from testbed.record.outputs import need_folder, need_place
+from testbed.record.outputs import need_folder
 from testbed.record.run import RunError
 from testbed.record.schema import TableError
 
 OUT = Path("runs/reproduce")
 MARK = "setting.json"
+_DAMAGED = "{} is damaged or unfinished: run it again"
 PARTS, TOOK, COMMIT = "parts", "took.json", "commit.txt"
 
 
@@ -77,7 +78,7 @@ def reproduce(
             (folder / PARTS / COMMIT).write_text(_commit())
         rows = _run(experiment, effort, folder / PARTS, progress, cluster, workers)
         write_columns(folder / "results.parquet", rows)
-        return _show(experiment, rows, folder)
+        return _show(_reproduction(experiment, rows, folder), folder)
 
 
 def _is_key(content: Mapping[str, Any]) -> bool:
@@ -91,12 +92,10 @@ def need_out(out: Path) -> None:
     Other things may be in it: each experiment has a folder of its own, which `reproduce` checks.
 
     Raises:
-        FolderError: It is a link or no folder, or has a page that is not ours (one line).
+        FolderError: It is a link or no folder (one line).
         OSError: It cannot be read.
     """
     need_folder(out, lambda folder: True, option="OUT")
-    if out.is_dir():
-        need_place(out / PAGE, PAGE_KIND, "")
 
 
 def _commit() -> str:
@@ -220,10 +219,10 @@ def _reproduction(experiment: Experiment, rows: Mapping[str, Any], folder: Path)
     )
 
 
-def _show(experiment: Experiment, rows: Mapping[str, Any], folder: Path) -> list[Line]:
+def _show(reproduction: Reproduction, folder: Path) -> list[Line]:
     """Write figure, table and page into ``folder``, and return the verdicts. Without Matplotlib, a
     figure of before is removed."""
-    reproduction = _reproduction(experiment, rows, folder)
+    experiment = reproduction.experiment
     if can_draw():
         from scenarios.papers.plot import draw
 
@@ -240,11 +239,22 @@ def _show(experiment: Experiment, rows: Mapping[str, Any], folder: Path) -> list
     return reproduction.lines
 
 
-def page_again(folder: Path) -> Path:
-    """Write figure, table and page of an experiment again from its rows, computed by whatever
-    version of the code.
+def reproduction_in(folder: Path) -> Reproduction:
+    """Return the results of an experiment from its folder, computed by whatever version of the
+    code, and compared with the present ``values.yaml``.
 
-    Nothing is written outside of ``folder``: the page of all experiments is not made again.
+    Raises:
+        RunError: The files of the experiment are damaged (one line).
+    """
+    try:
+        experiment = EXPERIMENTS[read_json(folder / MARK)["experiment"]]
+        return _reproduction(experiment, read_columns(folder / "results.parquet"), folder)
+    except (KeyError, TypeError, OSError, ValueError):
+        raise RunError(_DAMAGED.format(folder)) from None
+
+
+def page_again(folder: Path) -> Path:
+    """Write figure, table and page of an experiment again from its rows, see `reproduction_in`.
 
     Returns:
         The path of the page.
@@ -254,21 +264,9 @@ def page_again(folder: Path) -> Path:
         FolderError: Its page is not ours.
     """
     try:
-        experiment = EXPERIMENTS[read_json(folder / MARK)["experiment"]]
-        rows = read_columns(folder / "results.parquet")
-        _show(experiment, rows, folder)
-    except FolderError:
+        _show(reproduction_in(folder), folder)
+    except (RunError, FolderError):
         raise
     except (KeyError, TypeError, OSError, ValueError):
-        raise RunError(f"{folder} is damaged or unfinished: run it again") from None
+        raise RunError(_DAMAGED.format(folder)) from None
     return folder / PAGE
-
-
-def write_overview(out: Path = OUT) -> None:
-    """Write the page ``index.html`` of all experiments in ``out``; damaged ones are left out."""
-    there: list[Reproduction] = []
-    for experiment in EXPERIMENTS.values():
-        with suppress(ValueError, KeyError, OSError):
-            if reproduction := read_reproduction(experiment, out):
-                there.append(reproduction)
-    write_page(out / PAGE, overview_page(there, list(EXPERIMENTS), out))

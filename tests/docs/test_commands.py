@@ -10,13 +10,20 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import signal
 import subprocess
+import urllib.request
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 import pytest
 from scapy.layers.inet import IP, TCP
 from scapy.layers.l2 import Ether
 from scapy.utils import wrpcap
+
+from tests.analysis.importers import world
+from tests.patience import PATIENCE_S
 
 ROOT = Path(__file__).parents[2]
 DO = ROOT / "docs" / "do"
@@ -36,18 +43,15 @@ NEEDS: dict[str, str] = {
     r"\bvagrant up\b": "vagrant",
     r"^make -C p4": "p4c",
     r"BACKEND=bmv2": "simple_switch_grpc",
-    r"BACKEND=softswitch|SUDO=1|^make net|clean-net": "mn",
+    r"BACKEND=softswitch|SUDO=1|^make net|^make shell|clean-net": "mn",
 }
 """The program that a command needs, by a pattern of the command."""
 
 LEFT_OUT: dict[str, str] = {
-    r"^make calibrate$": "it writes scenarios/calibrated.yaml",
+    r"^make calibrate$": "it takes all methods; the next command is the same for two",
     r"^make test$": "it would run itself",
-    r"^make shell ": "it needs the network of another terminal",
     r"docker build": "it builds an image of a clone",
-    r"canary import|pings": "it reads files of other tools, which tests/analysis/importers has",
     r"vagrant up": "it installs a virtual machine",
-    r"FIG=quick": "every figure has a test of its own",
 }
 """Why a command is not run, by a pattern of it."""
 
@@ -99,6 +103,7 @@ def folder(tmp_path: Path) -> Path:
         (tmp_path / name).touch()  # older than .venv, so that nothing is set up
         os.utime(tmp_path / name, (1, 1))
     (tmp_path / ".venv").symlink_to(ROOT / ".venv")
+    (tmp_path / "runs").mkdir()
     shutil.copytree(ROOT / "p4", tmp_path / "p4")
     [method] = re.findall(
         r"^```python\n(import numpy.*?class WorstSegments.*?)^```$",
@@ -113,22 +118,65 @@ def folder(tmp_path: Path) -> Path:
         packet.time = 1000 + number * 0.002
         packets.append(packet)
     wrpcap(str(tmp_path / "mine.pcap.gz"), packets, gz=True)
+    (tmp_path / "dc.clab.yml").write_text(world.clab())
+    (tmp_path / "pings.csv").write_text(world.pingmesh())
     return tmp_path
 
 
-def run(command: str, folder: Path) -> subprocess.CompletedProcess[str]:
+def environment(command: str) -> dict[str, str]:
     own = {name: v for name, v in os.environ.items() if not name.startswith(("MAKE", "MFLAGS"))}
     if re.match(r"make (scenario|compare) (?!.*\b(BACKEND|SUDO|CONFIG)=)", f"{command} "):
         own["CANARY_BACKEND"] = "virtual"  # as for a user who is not root
+    return own | {"N": "1"}
+
+
+def run(command: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    words = ["bash", "-e", "-c", command]
+    if command == "make ui":
+        with started(words, folder, "ui: ") as printed:
+            page = urllib.request.urlopen(printed.split()[1], timeout=PATIENCE_S).read()
+        return subprocess.CompletedProcess(words, b"<h2>Runs</h2>" not in page, printed, "")
     return subprocess.run(
-        ["bash", "-e", "-c", command],
+        words,
         cwd=folder,
-        env=own | {"N": "1"},
+        env=environment(command),
         input="exit\n",
         capture_output=True,
         text=True,
         check=False,
     )
+
+
+@contextmanager
+def started(words: Sequence[str], folder: Path, sign: str) -> Iterator[str]:
+    """What a command that goes on prints when it is ready. Then it is told to exit, by the word and
+    by Ctrl-C."""
+    process = subprocess.Popen(
+        words,
+        cwd=folder,
+        env=environment(""),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        process_group=0,
+    )
+    assert process.stdout is not None
+    said: list[str] = []
+    while not said or sign not in said[-1]:
+        said.append(process.stdout.readline())
+        assert said[-1], "".join(said)
+    try:
+        yield said[-1]
+    finally:
+        assert process.stdin is not None
+        with suppress(BrokenPipeError):  # it has ended
+            process.stdin.write("exit\n")
+            process.stdin.close()
+        if sign == "ui: ":
+            os.killpg(process.pid, signal.SIGINT)
+        process.stdout.read()
+        process.wait(PATIENCE_S)
 
 
 @pytest.mark.nightly
@@ -139,11 +187,15 @@ def test_the_commands_of_a_block_run(page: Path, number: int, folder: Path) -> N
     skipped = {command: why for command in commands if (why := why_not(to_run(command)))}
     if any("RUN=runs/one" in command for command in commands):
         run("make scenario BACKEND=flow EPOCHS=1 RUN=runs/one", folder)
-    for command in commands:
-        if command not in skipped:
-            done = run(to_run(command), folder)
-            assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
-            assert done.stdout.strip(), f"{command} prints nothing"
+    with ExitStack() as other_terminal:
+        if any("make shell" in command for command in commands) and not skipped:
+            net = ("make", "net", "K=4", "BACKEND=softswitch")
+            other_terminal.enter_context(started(net, folder, " is up: "))
+        for command in commands:
+            if command not in skipped:
+                done = run(to_run(command), folder)
+                assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
+                assert done.stdout.strip(), f"{command} prints nothing"
     if skipped:
         pytest.skip("; ".join(f"{command}: {why}" for command, why in skipped.items()))
 
@@ -168,7 +220,7 @@ def test_a_run_prints_its_faulty_links_and_all_of_them_when_asked(folder: Path) 
 
     rates = load(folder / "runs" / "mine").summary["rates"]
     shown = [link for link in rates if f"\n{link} " in made.stdout]
-    assert sorted(rates[link] for link in shown) == sorted(rates.values())[:4]
+    assert sorted(rates[link] for link in shown) == sorted(rates.values())[:5]
     everything = run("make show RUN=runs/mine VERBOSE=1", folder).stdout
     for link, rate in rates.items():
         assert re.search(rf"^{re.escape(link)} +{100 * rate:.1f} % ", everything, re.MULTILINE)

@@ -168,6 +168,14 @@ def test_flows_name_their_switches(result: Run) -> None:
     assert [names[tor] for tor in flows.src_tor[:50]] == flows.src[:50].tolist()
 
 
+def test_each_flow_has_its_own_path(tmp_path: Path) -> None:
+    made = canary.run(path=tmp_path / "run", methods="mle", **QUICK)
+    flows, links = made.flows, made.links
+    assert made.table("flows").path.map(list).tolist() == flows.path.map(list).tolist()
+    for src, dst, path in zip(flows.src[:50], flows.dst[:50], flows.path[:50], strict=True):
+        assert links.src[path[0]] == src and links.dst[path[-1]] == dst
+
+
 # ---- notebooks -----------------------------------------------------------------------------------
 
 
@@ -244,3 +252,17 @@ def test_what_cannot_be_compared_is_one_line(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="seeds is empty"):
         compare(seeds=[], path=path, **QUICK)
     assert not path.exists()
+
+
+def test_a_script_that_compares_needs_no_guard(tmp_path: Path) -> None:
+    """A process that does the work does not run the script again."""
+    script = tmp_path / "script.py"
+    script.write_text(
+        "from canary import compare\n"
+        "found = compare(seeds=2, methods='canary', backend='flow', epochs=1, path='here')\n"
+        "print(found.seeds, __file__)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, script], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert (done.stdout, done.stderr) == (f"[1, 2] {script}\n", "")

@@ -36,9 +36,7 @@ PLACES: Places = {
     ),
     "again": ("make scenario BACKEND=virtual SEED=1", "   next: SEED=2"),
 }
-CASES = [
-    (name, width) for name in RECORDED for width in (WIDTHS if name in ("k4", "k8") else (80,))
-]
+CASES = [(name, width) for name in RECORDED for width in WIDTHS]
 
 
 def recorded(name: str) -> dict[str, Any]:
@@ -77,6 +75,19 @@ def test_no_line_is_wider_than_the_terminal_but_those_to_be_copied(name: str, wi
     assert [line[8:].partition("   ")[0] for line in lines[end + 1 :]] == [
         text for text, _ in PLACES.values()
     ], "whole, so that they can be copied"
+
+
+@pytest.mark.parametrize("name", RECORDED)
+def test_a_pipe_gets_eighty_columns_without_colours(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever the width of the terminal that the command runs in."""
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setenv("COLUMNS", "200")
+    console = Console(file=io.StringIO())
+    print_screen(screen(recorded(name), 80), PLACES, console)
+    assert isinstance(console.file, io.StringIO)
+    assert console.file.getvalue() == file(name, 80).read_text()
 
 
 def test_at_the_default_the_faintest_links_and_all_methods_are_in_sight() -> None:
@@ -166,6 +177,14 @@ def test_whose_figures_need_a_second_look_is_one_line(mark: str, width: int) -> 
     if width == 120:
         names = "netbouncer, netbouncer-stage, 007, netscope; unseen: canary, canary-mle"
         assert names in lines[-1]
+
+
+def test_the_sizes_of_flows_are_said_of_a_file_of_the_users() -> None:
+    """Its unit may be misread; of a workload they are always the same."""
+    summary = recorded("k4")
+    assert "flows: mean" not in printed(summary, 80)
+    lines = printed(summary | {"traffic_file": "mine.txt"}, 80).splitlines()
+    assert lines[2] == summary["flow_sizes"]
 
 
 def test_a_degraded_run_has_its_reason_and_f1_against_what_was_lost() -> None:

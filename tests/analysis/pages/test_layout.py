@@ -88,6 +88,19 @@ def test_the_panel_says_all_of_every_link(
         assert min(room for _, _, room, _ in found) > 0 and max(cut for *_, cut in found) == 0
 
 
+@pytest.mark.parametrize("width", [1280, 1400])
+def test_a_chosen_link_leaves_no_blank_under_the_drawing(
+    width: int, page_of_packets: Path, chromium: Browser
+) -> None:
+    """What is known of it is longer than the drawing, and scrolls."""
+    with opened(chromium, page_of_packets, width) as it:
+        it.page.locator("#links .link-name").first.click()
+        ((*_, keys),), ((*_, panel),) = boxes(it.page, "#keys"), boxes(it.page, "#panel")
+        assert panel - keys < 100
+        longer = "each => each.scrollHeight > each.clientHeight"
+        assert it.page.locator("#panel").evaluate(longer), "the test has a point"
+
+
 @pytest.mark.parametrize("width", WIDTHS)
 @pytest.mark.parametrize("name", ["K=4", "K=8"])
 def test_every_switch_has_its_name_in_sight(

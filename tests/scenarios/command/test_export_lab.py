@@ -23,6 +23,8 @@ from testbed.errors import UserError
 from testbed.fabric.fat_tree import FatTree
 from testbed.faults.specification import parse_faults
 from testbed.network.lab_switch import entries_of
+from tests.analysis.importers import world
+from tests.scenarios.conftest import Canary, refused
 
 MACHINES = ["192.0.2.1", "192.0.2.2"]
 FABRIC = FatTree(8)
@@ -245,3 +247,21 @@ def test_nothing_is_overwritten(tmp_path: Path, there: str) -> None:
     with pytest.raises(UserError, match="exists already|is a symbolic link"):
         export(tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["lab"]
+
+
+def test_the_machines_and_the_hosts_of_a_file_are_two_options(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, canary: Canary
+) -> None:
+    """HOSTS= is a setting of the fabric: both stood behind one name, and no lab could be written
+    for several machines."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "dc.clab.yml").write_text(world.clab())
+    words = ("TOPOLOGY=dc.clab.yml", "HOSTS=3", "MACHINES=192.0.2.1,192.0.2.2", "OUT=lab")
+    said = canary("export-lab", *words, "--quiet")
+    assert (said.code, said.out) == (0, "lab\n"), said
+    assert {path.name for path in (tmp_path / "lab").glob("topology-*")} == {
+        "topology-1.clab.yml",
+        "topology-2.clab.yml",
+    }
+    assert len(list((tmp_path / "lab" / "hosts").iterdir())) == 3 * 4
+    refused(canary("export-lab", "MACHINES=here"), "MACHINES=here: give IPv4 addresses")

@@ -18,6 +18,7 @@ from pathlib import Path
 import pytest
 
 from scenarios.command.explain import explained, words
+from tests.analysis.importers import world
 from tests.patience import PATIENCE_S
 from tests.scenarios.conftest import Canary, refused
 
@@ -133,6 +134,34 @@ def test_rankings_and_plans_are_json_or_a_path(made: Path, tmp_path: Path, canar
     assert canary("localize", *given, "-q", "--out", str(out)).out == f"{out}\n"
     assert json.loads(canary("plan", "K=4", "--json").out)["paths"] > 0
     refused(canary("plan", "K=4", "--quiet"), "--out")
+
+
+def test_the_line_that_says_more_can_be_copied(made: Path, canary: Canary) -> None:
+    """Whether or not the shell would find ``canary``."""
+    for what in ("run", "compared"):
+        [more] = re.findall(r"^more +(.*?)(?:   .*)?$", canary("show", str(made / what)).out, re.M)
+        done = subprocess.run(more, shell=True, capture_output=True, text=True, check=False)
+        assert done.returncode == 0 and "precision" in done.stdout, (more, done)
+
+
+def test_what_is_reproduced_imported_and_checked_is_json_or_a_path(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, canary: Canary
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    again = ("reproduce", "FIG=detector-plans", "DRAWS=2", "OUT=here")
+    [name, entry] = json.loads(canary(*again, "--json").out).popitem()
+    assert (name, entry["path"]) == ("detector-plans", "here/detector-plans")
+    assert all(line["verdict"] == "agrees" and line["ours"] for line in entry["lines"])
+    assert canary(*again, "QUIET=1").out == "here\n"
+    refused(canary("reproduce", "--json"), "FIG=")
+    (tmp_path / "dc.yml").write_text(world.clab())
+    assert canary("import", "clab", "dc.yml", "--out", "dc", "--quiet").out == "dc\n"
+    found = json.loads(canary("import", "clab", "dc.yml", "--out", "dc", "--json").out)
+    assert found["files"][0] == "dc/fabric.parquet" and "leaf0" in found["notes"][0]
+    checks = json.loads(canary("check-method", "mle", "--json").out)["mle"]
+    assert len(checks) > 5 and not any(checks.values())
+    findings = json.loads(canary("doctor", "--json").out)["findings"]
+    assert {"Python", "BACKEND"} <= {each["name"] for each in findings}
 
 
 def test_a_comparison_says_whether_methods_differ(made: Path, canary: Canary) -> None:

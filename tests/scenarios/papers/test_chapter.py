@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from scenarios.papers.chapter import write_chapter
+from scenarios.papers.chapter import _paired, write_chapter
 from scenarios.papers.experiment import Effort
 from scenarios.papers.registry import EXPERIMENTS
 from scenarios.papers.reproduce import reproduce
@@ -102,6 +102,16 @@ def test_figures_are_means_of_the_draws_with_paired_differences(thesis: Path, ru
         apart = [a[draw] - b[draw] for draw in a.keys() & b.keys()]
         assert int(pairs) == len(apart)
         assert float(difference) == pytest.approx(float(np.mean(apart)), abs=1e-12)
+
+
+def test_a_draw_that_one_series_lacks_is_no_pair() -> None:
+    """Precision is undefined in a draw in which nothing is blamed: such a draw has no row."""
+    rows = [("precision", "a", "1", draw, value) for draw, value in enumerate((0.5, 0.75, 1.0))]
+    rows += [("precision", "b", "1", draw, value) for draw, value in ((2, 0.5), (0, 0.25))]
+    columns = zip(*rows, strict=True)
+    names = ("quantity", "series", "x", "draw", "value")
+    [found] = _paired(dict(zip(names, map(list, columns), strict=True)))
+    assert found[:6] == ["precision", "1", "a", "b", 2, 0.375]
 
 
 def test_figures_are_vectors_as_wide_as_a_column(thesis: Path) -> None:

@@ -15,6 +15,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from scenarios.command.shelf import Shelf
 from scenarios.many.work import LocalWorkers, Outcome, Outcomes, Work
 from scenarios.papers import canary_flows, canary_localization, vigil
 from scenarios.papers.experiment import (
@@ -29,7 +30,7 @@ from scenarios.papers.experiment import (
     draw_groups,
 )
 from scenarios.papers.registry import EXPERIMENTS, TASKS, experiments_named, numbers, read_values
-from scenarios.papers.reproduce import reproduce, was_run, write_overview
+from scenarios.papers.reproduce import reproduce, was_run
 from scenarios.papers.verdicts import figures_of, verdicts
 from testbed.record.files import read_columns
 from testbed.record.run import RunError
@@ -269,8 +270,7 @@ def test_each_experiment_at_its_smallest(name: str, tmp_path: Path) -> None:
         told = verdicts(replace(experiment, values=(wrong,)), figures)
         cannot = {"cannot be compared"} if any(r.cannot for r in experiment.reasons) else set()
         assert {each.verdict for each in told if each.ours} <= {"not explained"} | cannot
-    write_overview(tmp_path)
-    assert f"{name}/index.html" in (tmp_path / "index.html").read_text()
+    assert f'href="{name}/"' in Shelf(tmp_path).page()
 
 
 def test_the_command_lists_and_refuses(canary: Canary, tmp_path: Path) -> None:

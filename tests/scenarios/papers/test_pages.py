@@ -14,10 +14,11 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser
 
+from scenarios.command.shelf import Shelf
 from scenarios.command.show import make_page
 from scenarios.papers import reproduce as module
 from scenarios.papers.experiment import Effort, Experiment, Panel, Printed, Row, by_draw
-from scenarios.papers.reproduce import reproduce, write_overview
+from scenarios.papers.reproduce import reproduce
 from tests.browser import SCHEMES, cut_off, opened
 from tests.conftest import quiet
 from tests.scenarios.papers.test_frame import Here
@@ -67,7 +68,6 @@ def out(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "EXPERIMENTS", known)
         reproduce(toy, quiet, folder, Effort(5), workers=Here(1))
-        write_overview(folder)
         yield folder
 
 
@@ -99,9 +99,6 @@ def test_figure_table_and_words(width: int, dark: bool, out: Path, chromium: Bro
         assert page.inner_text("#command").startswith("make reproduce FIG=toy DRAWS=5 OUT=")
         assert page.locator(".files a", has_text="figure.svg").count() == 1
         assert cut_off(page) == []
-        page.locator("header a").first.click()
-        page.wait_for_url((out / "index.html").as_uri())
-        assert page.locator("h1").inner_text() == "The papers' figures, reproduced"
         assert it.clean()
 
 
@@ -120,17 +117,22 @@ def test_names_of_kinds_stand_under_their_marks(out: Path, chromium: Browser) ->
 
 
 @pytest.mark.parametrize(("width", "dark"), SCHEMES)
-def test_the_list_of_all(width: int, dark: bool, out: Path, chromium: Browser) -> None:
-    with opened(chromium, out / "index.html", width, dark) as it:
+def test_the_list_of_all(
+    width: int, dark: bool, out: Path, tmp_path: Path, chromium: Browser
+) -> None:
+    """As `canary ui` shows it."""
+    (tmp_path / "list.html").write_text(Shelf(out).page())
+    with opened(chromium, tmp_path / "list.html", width, dark) as it:
         page = it.page
         cells = page.locator("#experiments tbody td").all_inner_texts()
         assert cells[1:6] == ["2", "0", "2", "0", "5"]
-        assert "Not run here: other." in page.inner_text("header")
         assert page.locator(".gallery svg").count() == 1
+        assert page.locator("b").all_inner_texts() == ["toy"]  # no hostile one
+        addresses = page.locator("#experiments a, .gallery a").evaluate_all(
+            "all => all.map(each => each.getAttribute('href'))"
+        )
+        assert addresses == ["toy/"] * 2
         assert cut_off(page) == []
-        page.locator(".gallery a").first.press("Enter")
-        page.wait_for_url((out / "toy" / "index.html").as_uri())
-        assert page.locator("#panels svg").count() == 3
         assert it.clean()
 
 
@@ -148,5 +150,5 @@ def test_a_page_is_made_again_and_damage_is_one_line(out: Path, changed: Path) -
         with pytest.raises(ValueError, match="toy is damaged or unfinished"):
             make_page(changed / "toy")
     (changed / "toy" / "results.parquet").write_bytes(b"PAR1")
-    write_overview(changed)
-    assert "toy" not in (changed / "index.html").read_text().partition("<h2>What was run")[2][:900]
+    page = Shelf(changed).page()
+    assert "toy is damaged or unfinished" in page and 'href="toy/"' not in page
