@@ -12,6 +12,10 @@ result.links, result.verdicts                       # frames, by the name of a l
 canary.compare(seeds=10, methods=["canary", "mle"]).paired()
 canary.localize("fabric.csv", "observations.csv", "flock").blamed
 
+with canary.net(k=4) as net:                        # real packets, as `make net`
+    net.fault("agg0_1->core2", 0.05)
+    print(net["h0_0_0"].cmd("ping -c 3 10.0.0.3"), net.diagnose("canary-mle"))
+
 `Scenario`, `Settings`, `Fault`, `FaultPlan`, `FlowMatch` and `Ternary` are for scenarios of your
 own; `Method`, `Diagnosis` and what a method is given (`Telemetry`, `SegmentCounts`, `Flows`,
 `Probes`, with `Fabric`, `FatTree` and `Segments`) for methods of your own. These names stay from
@@ -34,6 +38,7 @@ if TYPE_CHECKING:
     from scenarios.compared import Comparison, compare, load_comparison
     from scenarios.experiment.request import Scenario
     from scenarios.experiment.settings import Settings
+    from scenarios.net import net
     from testbed.fabric.clos import Fabric
     from testbed.fabric.fat_tree import FatTree
     from testbed.fabric.segments import Segments
@@ -62,6 +67,7 @@ __all__ = [
     "load",
     "load_comparison",
     "localize",
+    "net",
     "run",
 ]
 
@@ -73,6 +79,7 @@ _MODULES = {
     "scenarios.compared": ("Comparison", "compare", "load_comparison"),
     "scenarios.experiment.request": ("Scenario",),
     "scenarios.experiment.settings": ("Settings",),
+    "scenarios.net": ("net",),
     "testbed.fabric.clos": ("Fabric",),
     "testbed.fabric.fat_tree": ("FatTree",),
     "testbed.fabric.segments": ("Segments",),

@@ -43,6 +43,7 @@ from scenarios.frames import (
 )
 from scenarios.keywords import GivenSettings, Methods, as_methods, as_settings
 from scenarios.notebook import Plots, as_html
+from scenarios.process.namespace import call_inside
 from testbed.errors import UserError
 from testbed.fabric.packet_fabric import PacketFabric
 from testbed.record.exchange import OBSERVATIONS
@@ -97,7 +98,15 @@ def run(
     made = request.settings("virtual" if request.backend == "auto" else None)
     where = default_directory(request.name) if path is None else Path(path)
     writer = RunWriter(where, numbered=path is None)
-    run_experiment(request.name, request.scenario, made, writer, chosen)
+
+    def emulate() -> None:
+        """Make the run."""
+        run_experiment(request.name, request.scenario, made, writer, chosen)
+
+    if made.real_time:
+        call_inside(emulate)
+    else:
+        emulate()
     return load(writer.path)
 
 

@@ -9,11 +9,10 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser
 
-from scenarios.experiment import backends
-from scenarios.experiment.backends import Choice
 from scenarios.experiment.request import load_scenario
 from scenarios.experiment.run import run_experiment
 from scenarios.experiment.settings import Settings
+from scenarios.process import namespace
 from testbed.record.run import RunDirectory
 from tests.browser import browser
 from tests.every_suite import *  # noqa: F403
@@ -31,12 +30,9 @@ def without_progress(errors: str) -> list[str]:
 
 
 @pytest.fixture(autouse=True)
-def auto_is_virtual(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A command in this process that names no backend takes virtual time, whatever is installed.
-
-    Commands in processes of their own name it.
-    """
-    monkeypatch.setattr(backends, "choose_backend", lambda *_: Choice("virtual", ""))
+def stays_in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A command in this process is not started again in namespaces of its own."""
+    monkeypatch.setattr(namespace, "may_make_networks", lambda: True)
 
 
 @pytest.fixture(scope="session")

@@ -13,6 +13,7 @@ import hypothesis
 import pytest
 
 from testbed.network.requirements import IP
+from testbed.rootless import forbidden, may_make_networks
 
 __all__ = [
     "hangup_is_heard",
@@ -36,7 +37,8 @@ def pytest_configure() -> None:
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Skip the tests marked ``root``, with the reason, where they cannot run."""
-    reason = "needs root" if os.geteuid() else IP.lacking
+    namespaces = "" if may_make_networks() else forbidden() or "`make test` runs it in namespaces"
+    reason = namespaces or IP.lacking
     for item in items:
         if reason and item.get_closest_marker("root") is not None:
             item.add_marker(pytest.mark.skip(reason=reason))

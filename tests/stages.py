@@ -4,8 +4,9 @@
 Tests of real packets measure real time, so they run one at a time. They mostly wait: all others,
 also those that need root for something else (``beside``), run meanwhile on all processors, at the
 lowest priority, and at the usual one as soon as the real packets are done. Each of these two stages
-runs to its end, whatever happens in the other. Options of pytest are those of the second. Without
-root there are no real packets, and no priority that could be raised again: all have the usual one.
+runs to its end, whatever happens in the other. Options of pytest are those of the second. The real
+packets run in namespaces of their own. An ordinary user may not raise a priority again: all tests
+then have the usual one.
 """
 
 from __future__ import annotations
@@ -21,6 +22,10 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).parent.parent))
+
+from testbed.rootless import LOOPBACK_UP, UNSHARE, forbidden, may_make_networks
+
 PROCESSORS = os.cpu_count() or 1
 TESTS = Path(__file__).parent
 PLACES = [TESTS, TESTS.parent / "testbed" / "softswitch" / "tests"]
@@ -32,6 +37,9 @@ NEED_ROOT = [
     if "mark.root" in file.read_text()
 ]
 REAL = ["-m", "root and not beside and not nightly", *sorted(NEED_ROOT)]
+# Tests of the soft switch use `ip netns`, which writes below /run.
+OWN_RUN = ("--mount", "--", "sh", "-c", 'mount -t tmpfs tmpfs /run && exec "$@"', "sh")
+IN_NAMESPACES = [] if may_make_networks() or forbidden() else [*UNSHARE, *OWN_RUN, *LOOPBACK_UP]
 REAL_PACKETS = "tests of real packets, one at a time", REAL
 # One more than there are processors: some tests wait for other processes. Each worker begins with
 # whole files, whose fixtures are then made once.
@@ -86,7 +94,7 @@ class Stage:
         self.report, self._printed = folder / f"{title}.xml", folder / f"{title}.txt"
         # -qq leaves out the summary line of a stage, which is not that of the suite.
         pytest = [sys.executable, "-P", "-m", "pytest", "-qq", f"--junitxml={self.report}"]
-        self._command = [*pytest, *options]
+        self._command = [*(IN_NAMESPACES if title == REAL_PACKETS[0] else []), *pytest, *options]
 
     def run(self) -> int:
         """Run the tests and return pytest's exit code."""

@@ -22,7 +22,7 @@ ROOMS = ("testbed", "analysis", "scenarios")
 SOFT_SWITCH = ROOT / "testbed" / "softswitch"  # a distribution of its own
 PACKAGES = [*(ROOT / room for room in ROOMS), SOFT_SWITCH / "canary_softswitch"]
 
-EVERYWHERE = {"testbed.errors", "testbed.arrays", "testbed.cores"}
+EVERYWHERE = {"testbed.errors", "testbed.arrays", "testbed.cores", "testbed.rootless"}
 SOFT = {"canary_softswitch"}
 KERNELS = {"testbed.kernels"}
 FABRIC_AND_RECORD = KERNELS | {"testbed.fabric", "testbed.record"}
@@ -36,6 +36,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "testbed.errors": SOFT,
     "testbed.arrays": set(),
     "testbed.cores": set(),
+    "testbed.rootless": set(),
     "testbed.user_files": set(),
     "testbed.kernels": SOFT,
     "testbed.fabric": KERNELS,
@@ -72,10 +73,12 @@ SCENARIOS: dict[str, set[str]] = {
     "scenarios.command": EXTRAS | RUN | {"scenarios.live", "scenarios.many", "scenarios.papers"},
     "scenarios.api": {
         *("scenarios.experiment", "scenarios.keywords", "scenarios.frames", "scenarios.notebook"),
+        "scenarios.process",
     },
     "scenarios.compared": {"scenarios.experiment", "scenarios.many", "scenarios.keywords"},
     "scenarios.frames": set(),
     "scenarios.keywords": {"scenarios.experiment"},
+    "scenarios.net": {"scenarios.keywords", "scenarios.live"},
     "scenarios.notebook": EXTRAS,
     "scenarios.pytest_fixture": {"scenarios.api"},
     "scenarios.__main__": {"scenarios.command", "scenarios.process"},

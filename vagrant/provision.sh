@@ -7,8 +7,9 @@
 #
 #   provision.sh [--need-bmv2] [--vm]
 #
-# With --need-bmv2, it is an error if BMv2 or p4c cannot be installed. With --vm, SUDO=1 is set for
-# all users of this machine, so that networks of real packets are brought up through sudo.
+# With --need-bmv2, it is an error if BMv2 or p4c cannot be installed. With --vm, all users of this
+# machine may make user namespaces, in which networks of real packets need no root: Ubuntu 24.04
+# forbids it otherwise.
 #
 # The repository is the openSUSE Build Service's project home:p4lang, as in the README files of
 #   https://github.com/p4lang/behavioral-model#installing-packaged-versions-of-bmv2
@@ -16,6 +17,8 @@
 # and home:p4lang:latest, where packages of new releases were staged:
 #   https://github.com/p4lang/tutorials/issues/753
 set -euo pipefail
+
+USERNS=kernel/apparmor_restrict_unprivileged_userns
 
 PACKAGES=(
   python3 python3-venv make gcc libc6-dev                   # make scenario
@@ -111,8 +114,9 @@ main() {
   done
   [[ $EUID -eq 0 ]] || { say "run this as root: sudo $0 $*" >&2; exit 2; }
 
-  if [[ $vm == yes ]] && ! grep -qx CANARY_SUDO=1 /etc/environment; then
-    echo CANARY_SUDO=1 >>/etc/environment
+  if [[ $vm == yes && -e /proc/sys/$USERNS ]]; then
+    echo "${USERNS//\//.}=0" >/etc/sysctl.d/60-canary.conf
+    echo 0 >"/proc/sys/$USERNS"
   fi
 
   say "installing the distribution's packages"

@@ -30,6 +30,7 @@ from analysis.telemetry.minus_meters import (
     minus_meter,
     segment_counts,
 )
+from analysis.telemetry.switched_off import SwitchedOff
 from analysis.telemetry.telemetry import (
     Connections,
     Flows,
@@ -61,8 +62,11 @@ def read_telemetry(record: Record, kinds: str | None = None) -> Telemetry:
         MissingTelemetry: INT is asked for, but the paths of flows were not recorded.
     """
     chosen = (kinds or record.config["telemetry"]).split("+")
-    flows, traces = record.table("flows"), record.table("connections")
-    probe_paths, counts = record.table("probe_paths"), record.table("probe_counts")
+    off = SwitchedOff(record)
+    flows: Mapping[str, Any] = off.flows(record.table("flows"))
+    traces: Mapping[str, Any] = off.connections(record.table("connections"), flows)
+    probe_paths = record.table("probe_paths")
+    counts = off.probe_counts(record.table("probe_counts"), probe_paths["path"])
     return Telemetry(
         topology=record.fabric,
         monitors=record.config["monitors"],
@@ -80,6 +84,7 @@ def read_telemetry(record: Record, kinds: str | None = None) -> Telemetry:
             watched=_watched(record.fabric, flows),
         ),
         canary_bytes=record.network["canary_bytes"],
+        off=off.links if off.any else None,
     )
 
 
@@ -130,6 +135,8 @@ def read_segment_counts(record: Record, meters: list[MinusMeter]) -> SegmentCoun
             # through it count as not observed in this epoch.
             at = parts.through(switch)
             sent[epoch, at] = lost[epoch, at] = 0
+        off = SwitchedOff(record).crossed_by(parts.paths)
+        sent[:, off] = lost[:, off] = 0
         return SegmentCounts(parts, sent, lost, _monitored(record), *_selected(record, sent))
     table = record.table("segments")
     sent, lost = np.zeros((2, epochs, len(parts)), np.int64)

@@ -251,6 +251,7 @@ class Telemetry:
     ``monitors`` is the placement of Canary's meters, such as "tor+core". ``probes`` are those of
     NetBouncer and ``detector`` those of deTector. ``canary_bytes`` is the size in bytes of what
     Canary's controller exchanged with the switches: meters, digests, changes of rules and counters.
+    ``off``, bool[n_links], marks links that were switched off, over which nothing was measured.
     """
 
     topology: Fabric
@@ -262,6 +263,7 @@ class Telemetry:
     detector: Probes | None = None
     canary_bytes: int = 0
     roundtrips: RoundTrips | None = None
+    off: BoolArray | None = None
 
     def __post_init__(self) -> None:
         for name in ("connections", "roundtrips"):

@@ -38,6 +38,8 @@ def why_unseen(tells: Identifiability, telemetry: Telemetry, reads: Sequence[Mea
     missing = ~tells.observed
     if not missing.any():
         return ""
+    if telemetry.off is not None and (missing & telemetry.off).any():
+        return _with_off(missing, telemetry, reads)
     if telemetry.monitors == GIVEN:
         why = _of_rows(telemetry, reads, whole=bool(missing.all()))
     else:
@@ -51,6 +53,21 @@ def why_unseen(tells: Identifiability, telemetry: Telemetry, reads: Sequence[Mea
         f"not observed, so neither healthy nor faulty: {len(names)} of {fabric.n_links} links "
         f"({some_of(names)}{whose}): {why}"
     )
+
+
+def _with_off(missing: BoolArray, telemetry: Telemetry, reads: Sequence[Measurement]) -> str:
+    """Return a sentence on links that were switched off, and on those that nothing observed for
+    another reason."""
+    assert telemetry.off is not None
+    names = telemetry.topology.link_names
+    off, others = (
+        some_of([names[link] for link in np.flatnonzero(which).tolist()])
+        for which in (missing & telemetry.off, missing & ~telemetry.off)
+    )
+    said = f"not a fault: switched off, so not observed: {off}"
+    if (missing & ~telemetry.off).any():
+        said += f"; not observed beside them: {others}: {_of_run(telemetry, reads)}"
+    return said
 
 
 def _of_rows(telemetry: Telemetry, reads: Sequence[Measurement], whole: bool) -> str:

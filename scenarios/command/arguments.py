@@ -83,7 +83,7 @@ WatchOption = Annotated[
 
 SudoOption = Annotated[
     bool,
-    typer.Option("--sudo", help="Use sudo to bring up networks of real packets."),
+    typer.Option("--sudo", help="Make namespaces through sudo, where users may make none."),
 ]
 
 ScenarioOption = Annotated[

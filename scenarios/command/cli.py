@@ -160,8 +160,6 @@ def _run(
     """Make the run that the options of ``canary run`` ask for, and return its directory."""
     from analysis.evaluation.parameter_sets import choose_methods
     from scenarios.command.watch import watching
-    from scenarios.experiment.backends import pick_backend
-    from scenarios.experiment.fabrics import packet_fabric_of
     from scenarios.experiment.pace import at_this_pace
     from scenarios.experiment.request import make_request
     from scenarios.experiment.run import (
@@ -170,30 +168,24 @@ def _run(
         new_run,
         run_experiment,
     )
+    from scenarios.process.namespace import enter
 
     chosen, _ = choose_methods(methods, parameters, fault_rate)
     gate.need_methods(each.name for each in chosen)
     need_compiler()
     request = make_request(scenario, ctx.obj.settings, config)
+    settings = request.settings("virtual" if request.backend == "auto" else None)
+    if settings.real_time:
+        enter(sudo, watch, ctx.obj.environment)
     ctx.obj.print_environment()
-
-    def switches() -> int:
-        """Return the number of switches of the requested network."""
-        settings = request.settings("virtual")
-        return packet_fabric_of(settings).n_switches
-
-    backend, choice = pick_backend(request.backend, switches, sudo, ctx.obj.environment)
-    settings = request.settings(backend)
     path = run_dir or default_directory(request.name)
     with (
         progress_bar() as progress,
         watching(watch, settings.backend, progress) as observer,
         new_run(path, numbered=run_dir is None) as writer,
     ):
-        if settings.real_time or choice:  # an error of the input is the only line that is printed
+        if settings.real_time:  # an error of the input is the only line that is printed
             check_inputs(request.scenario, settings)
-        if choice:
-            print(choice, flush=True)
         settings = at_this_pace(settings, request.named)
         run_experiment(request.name, request.scenario, settings, writer, chosen, observer)
         exit_on_signals(plain(f"the run is in {writer.path}"))
@@ -512,7 +504,7 @@ app.command()(explain)
 app.command()(runs)
 app.command()(diff)
 app.command()(ui)
-app.command(cls=WordsCommand)(net)
+app.command(cls=SettingsCommand)(net)
 app.command(cls=WordsCommand)(reproduce)
 app.command("import")(import_)
 app.command("check-method")(check_method)

@@ -33,9 +33,8 @@ from scenarios.experiment.terminal import line, progress_bar, wide_console
 from scenarios.extras import NO_PICTURE, can_draw
 from scenarios.many.compare import compare, default_folder, read_comparison
 from scenarios.many.sweep import parse_sweep, read_sweep, run_sweep, sweep_folder
-from scenarios.process.root_server import root_available
+from scenarios.process.namespace import enter
 from scenarios.process.signals import exit_on_signals
-from scenarios.process.sudo import go_through_sudo
 from testbed.cores import usable_cores
 from testbed.fabric.names import plain
 
@@ -80,13 +79,12 @@ def compare_seeds(
 
     def settings(more: Mapping[str, str]) -> Settings:
         """Return the requested settings changed by ``more``, at the pace of all runs. If a run
-        needs root, start the command again through sudo."""
+        has a network of real packets, the command is started again where it can have one."""
         request = make_request(scenario, dict(given.settings) | dict(more), config)
         auto = request.backend == "auto"
         made = request.settings("virtual" if auto else None)  # virtual time runs seeds in parallel
-        if sudo and made.real_time and not root_available():
-            go_through_sudo(given.environment)
         if made.real_time:
+            enter(sudo, from_environment=given.environment)
             check_inputs(request.scenario, made)
         # All runs of a comparison have the same pace, even if some are made on another day.
         return at_this_pace(made, request.named, usable_cores())

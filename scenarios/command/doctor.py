@@ -7,7 +7,6 @@ For a missing program it prints the same line as a run that needs it.
 from __future__ import annotations
 
 import mmap
-import os
 import platform
 import re
 import shutil
@@ -28,7 +27,8 @@ from scenarios.experiment.estimate import available_bytes, in_gigabytes
 from testbed.cores import usable_cores
 from testbed.fabric.names import plain
 from testbed.faults.kernel_injectors import NetemInjector, NftInjector, in_new_namespace
-from testbed.network.requirements import BMV2, IP, IPERF, MNEXEC, P4C, PING, Tool, missing
+from testbed.network.requirements import BMV2, IP, IPERF, MNEXEC, P4C, PING, Tool, not_installed
+from testbed.rootless import forbidden
 
 _TALKS = (b"Egress port is {}", b"Processing packet received on port")
 """Texts that BMv2 logs for every packet if its logging macros are compiled in."""
@@ -103,9 +103,9 @@ def _packets() -> Iterator[Finding]:
 
 def _real_packets() -> Iterator[Finding]:
     """Yield whether networks of real packets can be brought up."""
-    root = os.geteuid() == 0
-    answer = "yes" if root else "no: sudo make scenario BACKEND=softswitch"
-    yield Finding("root", "good" if root else "weak", answer, "run on real packets")
+    reason = forbidden()
+    state: Literal["good", "missing"] = "missing" if reason else "good"
+    yield Finding("namespaces", state, reason or "yes, without root", "run on real packets")
     yield _tool("Mininet", MNEXEC)
     yield _tool("iproute2", IP)
     yield _tool("iperf3", IPERF)
@@ -123,15 +123,15 @@ def _bmv2() -> Iterator[Finding]:
 
 
 def _kernel() -> Iterator[Finding]:
-    """Yield whether the kernel has veth, netem and nftables; only root can try these."""
+    """Yield whether the kernel has veth, netem and nftables, as tried in a new namespace."""
     tried: list[tuple[str, Callable[[], str], str]] = [
         ("veth", _no_veth, "run on real packets"),
         ("sch_netem", NetemInjector.available, ""),
         ("nft", NftInjector.available, ""),
     ]
     for name, complaint, without in tried:
-        if os.geteuid():
-            yield Finding(name, "weak", "only root can check: sudo make doctor")
+        if reason := forbidden():
+            yield Finding(name, "weak", f"cannot be tried: {reason}")
         else:
             problem = complaint()
             yield Finding(name, "missing" if problem else "good", problem or "works", without)
@@ -142,8 +142,8 @@ def _backends() -> Iterator[Finding]:
     lacking = {
         "virtual": "",
         "flow": "",
-        "softswitch": missing("softswitch"),
-        "bmv2": missing("bmv2"),
+        "softswitch": forbidden() or not_installed("softswitch"),
+        "bmv2": forbidden() or not_installed("bmv2"),
     }
     try:
         compiler()

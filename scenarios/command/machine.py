@@ -16,14 +16,15 @@ import typer
 from scenarios.command.arguments import (
     ConfigOption,
     JsonOption,
-    KOption,
     QuietOption,
     ScenarioOption,
+    SudoOption,
     WatchOption,
 )
 from scenarios.command.compilers import need_compiler
 from scenarios.command.results import Output
 from scenarios.experiment.terminal import line, progress_bar, wide_console
+from scenarios.process.namespace import enter
 from scenarios.process.signals import raise_on_signals
 
 if TYPE_CHECKING:
@@ -40,27 +41,34 @@ adding the current folder to the import path, from which IPython would then impo
 
 
 def net(
-    k: KOption = 4,
-    backend: Annotated[
-        str,
-        typer.Option(help="softswitch or bmv2.", autocompletion=lambda: ["softswitch", "bmv2"]),
-    ] = "softswitch",
+    ctx: typer.Context,
     watch: WatchOption = False,
+    script: Annotated[
+        Path | None,
+        typer.Option(help="Run the prompt's commands of this file, and end. [default: none]"),
+    ] = None,
+    sudo: SudoOption = False,
 ) -> None:
-    """Bring the network up, with Mininet's prompt (root)."""
-    from scenarios.experiment.settings import REAL_TIME, SettingsError
+    """Bring the network up, with Mininet's prompt."""
+    from scenarios.experiment.settings import SettingsError
     from testbed.network.requirements import no_namespaces, no_packages
 
-    if backend not in REAL_TIME:
-        raise SettingsError(f"BACKEND={backend} has no network: use {', '.join(REAL_TIME)}")
     if reason := no_namespaces() or no_packages():
         raise SettingsError(reason)
-    raise_on_signals()
+    from scenarios.live.session import planned, session_settings
+
+    settings = session_settings(ctx.obj.settings)
+    planned(settings)
+    if script is not None and not script.is_file():
+        raise SettingsError(f"SCRIPT={script}: there is no such file")
     need_compiler()
+    enter(sudo, watch, ctx.obj.environment)
+    ctx.obj.print_environment()
+    raise_on_signals()
     with tempfile.TemporaryDirectory() as logs:
         from scenarios.live.prompt import open_prompt
 
-        open_prompt(k, backend, Path(logs), watch)
+        open_prompt(settings, Path(logs), watch, script)
 
 
 def export_lab(
@@ -155,14 +163,12 @@ def ended_in_words(cleaned: Cleaned) -> str:
 
 
 def clean_net() -> None:
-    """Remove what a killed run left of its network (root).
+    """Remove what a killed run left of its network.
 
     Nothing else is removed.
     """
-    from testbed.network.processes import ProcessError, clean
+    from testbed.network.processes import clean
 
-    if os.geteuid() != 0:
-        raise ProcessError("only root can remove networks: use sudo")
     cleaned = clean()
     print(ended_in_words(cleaned))
     for runner in cleaned.alive:

@@ -37,6 +37,7 @@ OF_COMMANDS = (
     "WATCH",
     "SWEEP",
     "SUDO",
+    "SCRIPT",
     "MACHINES",
     "QUIET",
     "JSON",

@@ -4,9 +4,8 @@ time."""
 
 from __future__ import annotations
 
-import os
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,8 +17,6 @@ import numpy.typing as npt
 from canary_softswitch import Program, Switch
 from scenarios.experiment.inputs import Inputs
 from scenarios.experiment.settings import REAL_TIME
-from scenarios.process.root_server import root_available
-from scenarios.process.sudo import go_through_sudo
 from testbed.control.forwarding import needed_entries
 from testbed.control.local import LocalSwitch
 from testbed.control.switch import SwitchControl
@@ -32,13 +29,12 @@ from testbed.faults.plan import FaultPlan
 from testbed.network.network import Network, NetworkError, switch_seed
 from testbed.network.speed import hurried, slowness
 from testbed.network.virtual import LinkModel, VirtualNetwork
+from testbed.rootless import forbidden
 from testbed.traffic.flows import Traffic
 from testbed.traffic.transfers import Transfers
 
 if TYPE_CHECKING:
     from testbed.traffic.iperf import Iperf
-
-BMV2_PER_CORE = 10  # switches; with more of them, BMv2 falls behind the default traffic
 
 SWITCHES_PER_THREAD = 20  # with fewer, waking a thread takes longer than its work
 
@@ -60,60 +56,6 @@ class Backend:
     skew_ns: int
 
 
-@dataclass(frozen=True)
-class Choice:
-    """The backend that ``BACKEND=auto`` selects on this machine, and the reason; "" if the choice
-    needs no explanation."""
-
-    backend: Literal["bmv2", "virtual"]
-    reason: str
-
-
-def choose_backend(switches: int, wants_root: bool) -> Choice:
-    """Return BMv2, the reference, if the run may use root, BMv2 is installed, and the machine can
-    keep up with that many switches; otherwise virtual time.
-
-    Args:
-        switches: The number of switches of the run.
-        wants_root: Whether the user asked for root, by sudo or by SUDO=1.
-    """
-    from testbed.network.requirements import not_installed
-
-    if lacking := not_installed("bmv2"):
-        return Choice("virtual", lacking.partition(":")[0] if wants_root else "")
-    cores = os.cpu_count() or 1
-    if switches > BMV2_PER_CORE * cores:
-        return Choice("virtual", f"{switches} BMv2 switches are too many for {cores} cores")
-    if not (wants_root or os.geteuid() == 0):
-        return Choice("virtual", "BMv2 is installed, but needs root: use SUDO=1")
-    return Choice("bmv2", "Mininet and BMv2 are installed")
-
-
-def pick_backend(
-    backend: str, switches: Callable[[], int], sudo: bool, from_environment: Mapping[str, str]
-) -> tuple[str, str]:
-    """Return the backend of a run, with ``auto`` resolved, and a line to print about the choice,
-    which may be empty. If root is needed and allowed through sudo, this program is executed again
-    by sudo, and the call does not return.
-
-    Args:
-        backend: The setting.
-        switches: Returns the number of switches in the fabric.
-        sudo: Whether SUDO=1 was given.
-        from_environment: Options that came from the environment.
-
-    Raises:
-        ValueError: There is no sudo (one line).
-    """
-    has_root, reason = root_available(), ""
-    if backend == "auto":
-        choice = choose_backend(switches(), sudo or (has_root and os.geteuid() != 0))
-        backend, reason = choice.backend, choice.reason
-    if sudo and not has_root and backend in REAL_TIME:
-        go_through_sudo(from_environment)
-    return backend, reason and f"BACKEND=auto takes {backend}: {reason}"
-
-
 def need_backend(backend: str, tcp: bool) -> None:
     """Check that the network of a run can be brought up, with real TCP if ``tcp`` is true.
 
@@ -125,8 +67,8 @@ def need_backend(backend: str, tcp: bool) -> None:
 
         if reason := no_namespaces():
             raise NetworkError(reason)
-        if not root_available():
-            raise NetworkError(f"BACKEND={backend} needs root for its network: use SUDO=1 or sudo")
+        if reason := forbidden():
+            raise NetworkError(reason)
         if reason := not_installed(cast(Literal["bmv2", "softswitch"], backend)):
             raise NetworkError(reason)
         if tcp:
@@ -158,7 +100,7 @@ def open_backend(inputs: Inputs, links: LinkModel, logs: Path) -> Iterator[Backe
     """
     entries = needed_entries(inputs.fabric, inputs.segments)
     with tempfile.TemporaryDirectory() as folder:
-        program = adapted_program(Path(folder), inputs.icmp, entries)
+        program = adapted_program(Path(folder), inputs.icmp, entries, inputs.real_time)
         yield from _open(inputs, links, program, logs)
 
 

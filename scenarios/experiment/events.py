@@ -19,8 +19,8 @@ from testbed.control.epochs import EpochClock
 from testbed.control.forwarding import Uplinks
 from testbed.control.selection import FlowSelector
 from testbed.control.switch import SwitchControl
-from testbed.faults.events import Event
-from testbed.network.network import Network
+from testbed.faults.events import REAL, Event
+from testbed.network.network import Network, Switchable
 
 
 @dataclass
@@ -73,12 +73,18 @@ class Events:
     clock: EpochClock
     absences: list[Absence] = field(default_factory=list)
     _happened: list[Absence | str] = field(default_factory=list)
+    _links_off: set[int] = field(default_factory=set)
+    _hosts_off: set[int] = field(default_factory=set)
     _rerouted: dict[int, int] = field(default_factory=dict)  # by switch the first epoch
     _read: int = 0
 
     def carry_out(self, event: Event) -> None:
-        """Restart a switch, or take a link out of its ECMP group or put it back."""
+        """Restart a switch, take a link out of its ECMP group or put it back, or switch a cable or
+        switch off or on."""
         what = f"{event.kind} {event.name}"
+        if event.kind in REAL:
+            self._switch(event, what)
+            return
         if event.kind == "reboot":
             self.controls[event.target].give_up("it restarts")
             self.network.restart(event.target)
@@ -91,6 +97,41 @@ class Events:
         uplinks = self.uplinks[switch]
         assert uplinks is not None  # `parse_events` has checked this
         (uplinks.drain if event.kind == "drain" else uplinks.undrain)(event.target)
+
+    def _switch(self, event: Event, what: str) -> None:
+        """Switch a cable or a switch of a real network off or on."""
+        network, fabric = self.network, self.network.topology
+        assert isinstance(network, Switchable)  # `Settings` has checked this
+        if event.kind == "stop":
+            network.stop_switch(event.target)
+            self.selector.restarted(event.target)
+            self._absent(event.target, what, event.time_ns, restarted=True)
+        else:
+            self._happened.append(f"{event.seconds:g} s: {what}")
+        if event.kind == "start":
+            network.start_switch(event.target)
+        elif event.kind in ("down", "up"):
+            if event.target < fabric.n_links:
+                ends = tuple(fabric.link_names[event.target].split("->"))
+            else:
+                host = event.target - fabric.n_links
+                ends = fabric.host_names[host], fabric.switch_names[fabric.host_tor[host]]
+            network.set_cable(ends[0], ends[1], event.kind == "up")
+        self.switched_off()
+
+    def switched_off(self) -> tuple[set[int], set[int]]:
+        """Return the directed links that were switched off at some time until now, and the hosts
+        that were cut off; none in virtual time."""
+        if isinstance(self.network, Switchable):
+            links, hosts = self.network.switched_off()
+            self._links_off |= links
+            self._hosts_off |= hosts
+        return self._links_off, self._hosts_off
+
+    def forget_switched_off(self) -> None:
+        """Let `switched_off` return only what is off from now on."""
+        self._links_off.clear()
+        self._hosts_off.clear()
 
     def reconcile(self) -> None:
         """Restore the switches that are up again, and notice those that another controller took."""

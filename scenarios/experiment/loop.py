@@ -77,9 +77,10 @@ def run(
         history.slowdown = round(clock.release(), 3)
     if tcp is not None:
         tcp.stop()
+        tcp.silence()
     emulation.network.drain()
     history.note_sent(emulation)
-    record(emulation, history, writer)
+    record(emulation, history, writer, drained=True)
 
 
 def _clock(emulation: Emulation) -> RunClock | None:

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Protocol
 
 from scenarios.experiment.estimate import Estimate
 from scenarios.experiment.recording import Epoch
@@ -22,14 +22,7 @@ class Progress(Protocol):
 
 
 class Observer:
-    """Receives the events of a run, in the order of these methods. This one ignores all of them.
-
-    Attributes:
-        watches: Whether it shows the network's counters. A process that emulates as root for
-            another one then reads them, and sends the parts of the page (`page_changed`).
-    """
-
-    watches = False
+    """Receives the events of a run, in the order of these methods. This one ignores all of them."""
 
     def estimated(self, expected: Estimate) -> None:
         """The time and the memory that the run will take are known; the run has not begun."""
@@ -53,10 +46,6 @@ class Observer:
     def network_ended(self) -> None:
         """Every packet has arrived or is lost; the network is still up."""
 
-    def page_changed(self, name: str, content: Any) -> None:
-        """The part ``name`` of the live page has new ``content``, sent by the process that runs as
-        root."""
-
 
 class ProgressObserver(Observer):
     """Passes the progress of a run on to a callback, and ignores the rest."""
@@ -74,7 +63,6 @@ class Observers(Observer):
 
     def __init__(self, *observers: Observer) -> None:
         self._observers = observers
-        self.watches = any(each.watches for each in observers)
 
     def estimated(self, expected: Estimate) -> None:
         """Pass the expected time and memory on to each observer; see `Observer.estimated`."""
@@ -108,8 +96,3 @@ class Observers(Observer):
         """Tell each observer that all packets have ended; see `Observer.network_ended`."""
         for each in self._observers:
             each.network_ended()
-
-    def page_changed(self, name: str, content: Any) -> None:
-        """Pass a new part of the live page on to each observer; see `Observer.page_changed`."""
-        for each in self._observers:
-            each.page_changed(name, content)

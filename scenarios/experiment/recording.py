@@ -3,9 +3,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -17,10 +17,10 @@ from testbed.dataplane import CAUSES
 from testbed.fabric.ecmp import Ecmp
 from testbed.fabric.pathbf import bloom_mask
 from testbed.fabric.paths import PathSets
-from testbed.network.network import EmulatorDrops
+from testbed.network.network import EmulatorDrops, OwnLosses, Statistics
 from testbed.network.virtual import DROP_CAUSES
 from testbed.probes.path_discovery import assemble_paths, parse_time_exceeded
-from testbed.record.documents import Network
+from testbed.record.documents import Conservation, Network
 from testbed.record.fabric_file import fabric_columns
 from testbed.record.run_tables import PLANS
 from testbed.record.tables import Columns, Texts
@@ -97,8 +97,9 @@ class History:
         self.sent = {source: network.sent(source).astype(np.int64) for source in numbers}
 
 
-def record(emulation: Emulation, history: History, writer: Recorder) -> None:
-    """Write all tables but the registers, from what is known up to now."""
+def record(emulation: Emulation, history: History, writer: Recorder, drained: bool = False) -> None:
+    """Write all tables but the registers, from what is known up to now; ``drained`` says that no
+    packet is under way any more."""
     sources, network = emulation.sources, emulation.network
     taken = network.fault_drops() + emulation.injector.dropped()  # asks every switch: once
     by_faults, by_emulator = _drops_of_packets(emulation, taken)
@@ -121,7 +122,7 @@ def record(emulation: Emulation, history: History, writer: Recorder) -> None:
     writer.table("probe_counts", _probe_counts(emulation, history))
     writer.table("connections", _connections(emulation, lost))
     writer.table("drops", _drops(emulation, data))
-    writer.json("network.json", _network(emulation, history, by_faults, by_emulator))
+    writer.json("network.json", _network(emulation, history, by_faults, by_emulator, drained))
 
 
 def _sent_and_lost(
@@ -158,19 +159,8 @@ def _drops_of_packets(
     own = network.emulator_drops(taken)
     if own is None:
         return by_faults, None
-    where = np.array(own.where, "U8")
-    # The next switch discards a corrupted packet before it counts it.
-    corrupting = [fault.link for fault in emulation.plan.faults if fault.kind == "corrupt"]
-    corrupted = (where == "switch") & np.isin(own.link, corrupting)
-    np.add.at(by_faults, own.link[corrupted], own.packets[corrupted].astype(np.uint64))
-    # Traceroutes without an answer also ended inside a switch, which does not report them.
-    unanswered = emulation.agents.packets - len(network.replies())
-    traces = (where == "queues") & (own.packets <= unanswered)
-    rows = np.flatnonzero(~corrupted & ~traces)
-    places = [own.place[row] for row in rows]
-    return by_faults, EmulatorDrops(
-        own.link[rows], places, [own.where[row] for row in rows], own.packets[rows]
-    )
+    assert isinstance(network, OwnLosses)
+    return by_faults + network.corrupted(), own
 
 
 def _links(
@@ -302,6 +292,7 @@ def _network(
     history: History,
     by_faults: npt.NDArray[np.uint64],
     by_emulator: EmulatorDrops | None,
+    drained: bool,
 ) -> Network:
     """Return the content of ``network.json``: counters of the whole network."""
     statistics, selector = emulation.network.statistics, emulation.selector
@@ -310,22 +301,17 @@ def _network(
     fault_drops = int(by_faults.sum()) if real else statistics.fault_drops
     exchanged = selector.exchanged
     meters = upload_bytes(len(emulation.monitors)) * len(history.rules)
+    conservation = _conservation(statistics, fault_drops, by_emulator, drained)
     network: Network = {
         "fabric": emulation.topology.title,
         "hosts_per_tor": emulation.topology.hosts_per_tor,
         "epochs": len(history.rules),
         "packet_hops": statistics.packet_hops,
-        "conservation": {
-            "sent": statistics.sent,
-            "delivered": statistics.delivered,
-            "fault_drops": fault_drops,
-            "queue_drops": statistics.queue_drops,
-            "ttl_drops": statistics.ttl_drops,
-        },
+        "conservation": conservation,
         "other_drops": statistics.other_drops,
         "misdelivered": statistics.misdelivered,
         "in_flight": statistics.in_flight,
-        "degraded": _degraded(emulation, history, by_emulator),
+        "degraded": _degraded(emulation, history, by_emulator, conservation.get("unaccounted", 0)),
         "controller_late_ms": history.late_ns // 1_000_000,
         "collection_seconds": history.collection_s,
         "unread": history.unread,
@@ -346,6 +332,8 @@ def _network(
     }
     if real:
         network["slowdown"] = history.slowdown
+        links, hosts = emulation.events.switched_off()
+        network["links_off"], network["hosts_off"] = sorted(links), sorted(hosts)
     else:  # real switches do not report the answers that they withheld
         drops = emulation.network.drops()
         network["icmp_refused"] = refused = int((drops["cause"] == CAUSES["ttl"]).sum())
@@ -353,10 +341,31 @@ def _network(
     return network
 
 
+def _conservation(
+    statistics: Statistics, fault_drops: int, by_emulator: EmulatorDrops | None, drained: bool
+) -> Conservation:
+    """Return the packets sent and what became of them; once the network has drained, also how many
+    of them no counter has."""
+    counts = {
+        "sent": statistics.sent,
+        "delivered": statistics.delivered,
+        "fault_drops": fault_drops,
+        "queue_drops": statistics.queue_drops,
+        "ttl_drops": statistics.ttl_drops,
+        "other_drops": statistics.other_drops,
+        "emulator_drops": sum(_lost_by_place(by_emulator, _COUNTED).values()),
+        "in_flight": statistics.in_flight,
+    }
+    if drained:
+        sent, *ended = counts.values()
+        counts["unaccounted"] = sent - sum(ended)
+    return cast(Conservation, counts)
+
+
 def _dropped_in_restarts(drops: EmulatorDrops | None) -> list[str]:
     """Return a line for each real switch that dropped packets while it restarted; a network in
     virtual time says it of each restart."""
-    lost = {} if drops is None else _lost_by_place(drops, restarts=True)
+    lost = _lost_by_place(drops, ("restart",))
     return [
         f"{switch}: it dropped {packets:,} packets in all its restarts"
         for switch, packets in lost.items()
@@ -364,40 +373,75 @@ def _dropped_in_restarts(drops: EmulatorDrops | None) -> list[str]:
 
 
 def _degraded(
-    emulation: Emulation, history: History, by_emulator: EmulatorDrops | None
+    emulation: Emulation, history: History, by_emulator: EmulatorDrops | None, unaccounted: int
 ) -> list[str]:
-    """Return the reasons why the measurements of this run are incomplete, one line each."""
+    """Return the reasons why the measurements of this run are incomplete, one line each;
+    ``unaccounted`` is the number of packets that no counter has."""
     found = list(emulation.network.degraded)
     if emulation.tcp is not None:
         found += emulation.tcp.degraded
     if history.late_ns > emulation.inputs.epochs.length_ns // 3:
         late = history.late_ns / 1e9
         found.append(f"the controller was {late:.1f} s late: use a longer EPOCH_MS")
-    if by_emulator is not None and (lost := _lost_by_place(by_emulator, restarts=False)):
-        found.append(_own_losses(lost))
+    if lost := _lost_by_place(_of_what_is_on(emulation, by_emulator), _DEGRADING):
+        found.append(
+            f"the emulator lost {sum(lost.values()):,} packets without a fault: "
+            f"{_places(lost)}: use a smaller LOAD"
+        )
+    if unknown := _lost_by_place(by_emulator, _NOT_COUNTED):
+        found.append(
+            f"{sum(unknown.values()):,} packets were lost, and no counter says why: "
+            f"{_places(unknown)}"
+        )
+    if unaccounted != sum(unknown.values()):
+        found.append(
+            f"the counts of the network do not add up: {unaccounted:,} packets are unaccounted "
+            f"for, and the places where some were lost without a count have "
+            f"{sum(unknown.values()):,}"
+        )
     return found
 
 
-def _lost_by_place(drops: EmulatorDrops, restarts: bool) -> dict[str, int]:
-    """Return the packets lost without a fault by place: those that switches dropped while they
-    restarted, or all others."""
+def _lost_by_place(drops: EmulatorDrops | None, where: Sequence[str]) -> dict[str, int]:
+    """Return the packets that were lost without a fault in one of the ways ``where``, by place."""
     lost: dict[str, int] = {}
-    for place, where, packets in zip(drops.place, drops.where, drops.packets.tolist(), strict=True):
-        if (where == "restart") == restarts:
-            lost[place] = lost.get(place, 0) + packets
+    if drops is not None:
+        for place, how, packets in zip(
+            drops.place, drops.where, drops.packets.tolist(), strict=True
+        ):
+            if how in where:
+                lost[place] = lost.get(place, 0) + packets
     return lost
 
 
-def _own_losses(lost: Mapping[str, int]) -> str:
-    """Return one line: how many packets were lost without a fault, and where most of them."""
+def _of_what_is_on(emulation: Emulation, drops: EmulatorDrops | None) -> EmulatorDrops | None:
+    """Return the packets lost without a fault, but for those on links that were switched off."""
+    if drops is None:
+        return None
+    links, hosts = emulation.events.switched_off()
+    names = {emulation.topology.host_names[host] for host in hosts}
+    rows = [
+        row
+        for row, (link, place) in enumerate(zip(drops.link.tolist(), drops.place, strict=True))
+        if link not in links and not names & {*place.split("->")}
+    ]
+    places, where = ([column[row] for row in rows] for column in (drops.place, drops.where))
+    return EmulatorDrops(drops.link[rows], places, where, drops.packets[rows])
+
+
+_DEGRADING = ("cable", "socket", "host", "port", "dead")
+_COUNTED = (*_DEGRADING, "restart")
+_NOT_COUNTED = ("switch", "queues")
+"""In which ways a real network loses packets (`EmulatorDrops`): counted, or found because fewer
+packets left a cable or a switch than came."""
+
+
+def _places(lost: Mapping[str, int]) -> str:
+    """Return where most packets were lost, in words."""
     worst = sorted(lost.items(), key=lambda item: -item[1])
     places = ", ".join(f"{packets:,} at {place}" for place, packets in worst[:_PLACES_NAMED])
     more = len(worst) - _PLACES_NAMED
-    elsewhere = f" and at {more} more places" if more > 0 else ""
-    return (
-        f"the emulator lost {sum(lost.values()):,} packets without a fault: "
-        f"{places}{elsewhere}: use a smaller LOAD"
-    )
+    return f"{places} and at {more} more places" if more > 0 else places
 
 
 @dataclass(frozen=True)

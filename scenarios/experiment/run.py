@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import gc
-import os
 import platform
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -228,12 +227,6 @@ def _emulate(
     observer: Observer,
 ) -> None:
     """Emulate a run with packets, and write its record."""
-    if settings.real_time and os.geteuid() != 0:
-        from scenarios.experiment.root_job import RootJob, emulate_as_root
-
-        job = RootJob(settings, fabric, plan, traffic, observer.watches)
-        emulate_as_root(job, writer, observer)
-        return
     inputs = inputs_of(settings, fabric, plan, traffic)
     emulate(inputs, links_of(settings, scenario.links), writer, writer.partial / "logs", observer)
 

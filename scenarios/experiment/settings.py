@@ -21,7 +21,7 @@ from testbed.fabric.clos import Fabric
 from testbed.fabric.monitors import monitor_switches
 from testbed.fabric.names import nearest
 from testbed.fabric.topologies import is_described, make_packet_fabric
-from testbed.faults.events import parse_events
+from testbed.faults.events import REAL, parse_events
 from testbed.faults.plan import noise_range
 from testbed.record.documents import EPOCHS, TELEMETRY
 from testbed.record.messages import first_problem
@@ -87,7 +87,8 @@ class Settings:
             description="events and their second of the run: `none`, or `0.45 drain "
             "tor0_0->agg0_1; 0.7 "
             "undrain tor0_0->agg0_1; 0.5 reboot core0`: a link leaves its ECMP group and "
-            "returns; a switch restarts empty"
+            "returns; a switch restarts empty. On real packets also `down`, `up` (a link or host) "
+            "and `stop`, `start` (a switch)"
         ),
     ] = "none"
     seed: Annotated[
@@ -245,8 +246,7 @@ class Settings:
         Backend,
         Field(
             description="`virtual`: in process, virtual time. `flow`: without packets, for large "
-            "fabrics. As root: `softswitch` or `bmv2`, real packets under Mininet. `auto` "
-            "takes `bmv2` if it is installed and can keep up, else `virtual`"
+            "fabrics. `softswitch`, `bmv2`: real packets under Mininet. `auto` is `virtual`"
         ),
     ] = "virtual"
     threads: Annotated[
@@ -345,7 +345,11 @@ class Settings:
         elif self.backend != "flow" or self.topology == "fat-tree":
             fabric = make_packet_fabric(self.topology, self.k)
             if self.backend != "flow":
-                parse_events(self.events, fabric, self.duration_s)
+                events = parse_events(self.events, fabric, self.duration_s)
+                if not self.real_time and (real := [e.kind for e in events if e.kind in REAL]):
+                    raise SettingsError(
+                        f"EVENTS with {real[0]} needs real packets: use BACKEND=softswitch or bmv2"
+                    )
                 monitor_switches(fabric, self.monitors, self.seed)
         if self.threads and self.backend != "virtual":
             raise SettingsError(f"THREADS={self.threads} needs BACKEND=virtual: leave it out")

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import tempfile
 import threading
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -37,12 +38,15 @@ from testbed.control.switch import batch
 from testbed.fabric.segments import Segments
 from testbed.faults.injector import FaultInjector
 from testbed.faults.plan import Fault, FaultError, FaultPlan
-from testbed.network.network import Network
+from testbed.network.mininet import MininetNetwork
+from testbed.network.network import Network, NetworkError
 from testbed.network.schedules import listed
 from testbed.network.sources import Source
+from testbed.network.speed import patience
 from testbed.record.run import RunDirectory, RunWriter
 
 _SOON_NS = 50_000_000
+_STARTING_S = 20
 
 
 @dataclass(frozen=True)
@@ -99,12 +103,15 @@ class Live:
         if reason := self._controls[int(self.topology.link_src[link])].lost:
             name = self.topology.switch_names[int(self.topology.link_src[link])]
             raise FaultError(f"nothing can be injected at {name}: {reason}")
-        fault = Fault(link, rate)
+        self.inject(Fault(link, rate))
+
+    def inject(self, fault: Fault) -> None:
+        """From now on, inject a fault, in place of the one that its link has."""
         injector = FaultInjector(self.topology, self._controls, FaultPlan((fault,)))
         with self.using:
-            self.heal(link)
+            self.heal(fault.link)
             injector.start()
-            self._faults[link] = fault, injector
+            self._faults[fault.link] = fault, injector
 
     def heal(self, link: int) -> bool:
         """Remove the fault of a link; return True if it had one."""
@@ -113,6 +120,48 @@ class Live:
             if injector is not None:
                 injector.stop()
             return injector is not None
+
+    def stop_switch(self, switch: int) -> None:
+        """End the switch with this number; its links are then switched off.
+
+        Raises:
+            FaultError: It is stopped already.
+        """
+        network, name = self._emulation.network, self.topology.switch_names[switch]
+        assert isinstance(network, MininetNetwork)
+        if switch in network.stopped_switches:
+            raise FaultError(f"{name} is stopped already: switch {name} start")
+        with self.using:
+            network.stop_switch(switch)
+            self._emulation.selector.restarted(switch)
+
+    def start_switch(self, switch: int) -> int:
+        """Start a switch that was stopped, wait until it is up, restore its entries, and return how
+        many there are.
+
+        Raises:
+            FaultError: It is not stopped.
+            NetworkError: It does not come up.
+        """
+        network, name = self._emulation.network, self.topology.switch_names[switch]
+        assert isinstance(network, MininetNetwork)
+        if switch not in network.stopped_switches:
+            raise FaultError(f"{name} is not stopped")
+        with self.using:
+            network.start_switch(switch)
+            deadline = time.monotonic() + _STARTING_S * patience()
+            while not network.answers(switch):
+                if time.monotonic() > deadline:
+                    raise NetworkError(f"{name} does not come up: see its log")
+                time.sleep(0.02)
+            restored = self._controls[switch].restore()
+            self._emulation.selector.restarted(switch)
+        return restored
+
+    @property
+    def _stopped(self) -> list[int]:
+        network = self._emulation.network
+        return network.stopped_switches if isinstance(network, MininetNetwork) else []
 
     def restore_taken(self) -> list[tuple[str, int]]:
         """Restore the switches that another controller took and has left.
@@ -124,6 +173,8 @@ class Live:
         with self.using:
             for switch, control in enumerate(self._controls):
                 absent = switch in self._taken
+                if switch in self._stopped:
+                    continue
                 if not control.is_primary():
                     self._taken.add(switch)
                 elif absent:
@@ -165,6 +216,7 @@ class Live:
         network = self._emulation.network
         plan = FaultPlan(tuple(self.faults))
         emulation = replace(self._emulation, plan=plan, network=_Since(network))
+        emulation.events.forget_switched_off()
         collect(emulation.controls, 1)  # discard packets that came after the last epoch
         with batch(emulation.controls.values()):
             for control in emulation.controls.values():

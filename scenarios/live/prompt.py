@@ -8,15 +8,12 @@ mininet> heal
 
 from __future__ import annotations
 
-import json
 import os
 import signal
-import subprocess
 import sys
 import threading
-import time
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -26,31 +23,25 @@ import numpy as np
 from mininet.cli import CLI
 
 from analysis.methods.registry import find_methods
-from scenarios.experiment.backends import open_backend
 from scenarios.experiment.errors import DEFECT, message_of
-from scenarios.experiment.fabrics import packet_fabric_of
-from scenarios.experiment.inputs import demand_of, inputs_of
-from scenarios.experiment.settings import make_settings
+from scenarios.experiment.settings import Settings
+from scenarios.live.hosts import iperf
 from scenarios.live.network import Live
+from scenarios.live.session import session
 from scenarios.live.watched_run import WatchedNet, watched_net
+from scenarios.process.new_file import create_file
 from scenarios.process.signals import Stopped
-from scenarios.process.user import create_file
 from testbed.errors import UserError
 from testbed.fabric.packet_fabric import PacketFabric
-from testbed.faults.plan import FaultPlan
 from testbed.network.mininet import MininetNetwork
 from testbed.network.network import NetworkError
 from testbed.network.packet_sockets import CAPTURE_HEAD, PacketDump
-from testbed.network.virtual import LinkModel
-from testbed.traffic.demand import make_traffic
 from testbed.traffic.iperf import need_iperf
 
-_EPOCH_MS, _LOAD = 4000, 0.3
 _SEGMENTS_SHOWN = 8
-_IPERF_S, _IPERF_TRIES, _CONNECTING_MS = 5, 25, 5000
+_IPERF_S = 5
 _LOOK_S = 0.5
-_DEAD = "the path may be dead: ping checks it, fault lists the broken links"
-_NOT_HERE = ("dpctl", "iperfudp", "switch", "wait")
+_NOT_HERE = ("dpctl", "iperfudp", "wait")
 """Mininet's commands that need its own switches or another program."""
 _ENDING = (signal.SIGTERM, signal.SIGHUP)
 
@@ -64,26 +55,28 @@ class _Ended(BaseException):
     ignores."""
 
 
-def open_prompt(k: int, backend: str, logs: Path, watch: bool = False) -> None:
+def open_prompt(
+    settings: Settings, logs: Path, watch: bool = False, script: Path | None = None
+) -> None:
     """Bring up a network with Mininet's prompt, and take it down when the user leaves the prompt.
 
     Args:
+        settings: See `scenarios.live.session.session_settings`.
+        logs: The folder for the output of the network's processes.
         watch: Whether to show the network in a browser meanwhile.
+        script: A file of commands, which are run instead of those that a user types.
 
     Raises:
         testbed.network.network.NetworkError: Mininet or its switches cannot run here (one line).
+        UsageError: A command of the script failed (one line).
     """
-    asked = {"k": k, "backend": backend, "epochs": 1, "epoch_ms": _EPOCH_MS, "load": _LOAD}
-    settings = make_settings(asked | {"tcp": 0})
-    fabric = packet_fabric_of(settings)
-    traffic, _ = make_traffic(demand_of(settings), fabric)
-    inputs = inputs_of(settings, fabric, FaultPlan(), traffic)
-    with open_backend(inputs, LinkModel(), logs) as made:
-        assert isinstance(made.network, MininetNetwork)
-        live = Live(settings, inputs, made)
-        with watched_net(watch, made.network, live) as watched, _ended_by_signals():
-            make = partial(Prompt, network=made.network, live=live, watched=watched)
-            made.network.prompt(make)
+    lines = None if script is None else script.read_text().splitlines()
+    with (
+        session(settings, logs) as (network, live),
+        watched_net(watch, network, live) as watched,
+        _ended_by_signals(),
+    ):
+        network.prompt(partial(Prompt, network=network, live=live, watched=watched, script=lines))
 
 
 class Prompt(CLI):
@@ -95,6 +88,7 @@ class Prompt(CLI):
         network: The same network, as an object of this testbed.
         live: The object that injects faults into the network and measures it.
         watched: The page in browsers that shows verdicts; None without ``watch``.
+        script: Lines to run instead of those that a user types; the first that fails ends it.
     """
 
     def __init__(
@@ -103,7 +97,10 @@ class Prompt(CLI):
         network: MininetNetwork,
         live: Live,
         watched: WatchedNet | None = None,
+        script: Sequence[str] | None = None,
     ) -> None:
+        self._script = script
+        self._failed = False
         self._network = network
         self._live = live
         self._watched = watched
@@ -113,7 +110,12 @@ class Prompt(CLI):
         watch = threading.Thread(target=self._end_with_nodes, args=(over,), daemon=True)
         watch.start()
         try:
-            super().__init__(mininet)
+            if script is None:
+                super().__init__(mininet)
+            else:
+                nobody, _ = os.pipe()  # nothing is ever typed, and nothing ends
+                with open(nobody) as stdin:
+                    super().__init__(mininet, stdin=stdin)
         except _Ended as end:
             if gone := network.disappeared:
                 raise NetworkError(f"{gone[0]}: the network was stopped") from None
@@ -135,6 +137,24 @@ class Prompt(CLI):
         hidden = {f"do_{name}" for name in _NOT_HERE}
         return [name for name in super().get_names() if name not in hidden]
 
+    def run(self) -> None:
+        """Take commands from the user, or run those of the script.
+
+        Raises:
+            UsageError: A command of the script failed (one line).
+        """
+        if self._script is None:
+            super().run()
+            return
+        for number, text in enumerate(self._script, 1):
+            line = text.partition("#")[0].strip()
+            if line:
+                print(f"{self.prompt}{line}", flush=True)
+                if self.onecmd(line):
+                    return
+            if self._failed:
+                raise UsageError(f"line {number} of the script failed: {line}")
+
     def onecmd(self, line: str) -> Any:
         """Run a command, and return true if it ends the prompt. A user's error prints one line and
         a defect prints a traceback; the prompt stays."""
@@ -145,8 +165,10 @@ class Prompt(CLI):
                 raise UsageError("there is no such command: see help")
             return super().onecmd(line)
         except (UserError, OSError) as error:
+            self._failed = True
             print(f"{line.split()[0]}: {message_of(error)}", flush=True)
         except Exception:
+            self._failed = True
             traceback.print_exc()
             print(DEFECT, file=sys.stderr, flush=True)
         return None
@@ -177,6 +199,32 @@ class Prompt(CLI):
         for link in links:
             if not self._live.heal(link):
                 raise UsageError(f"{self._live.topology.link_names[link]} is not broken")
+        self._list_faults()
+
+    def do_link(self, line: str) -> None:
+        """link agg0_1 core2 down: switch a cable off, in both directions; up: on again. That is no
+        fault, and diagnose blames nothing for it."""
+        words = line.replace("--", " ").replace("->", " ").split()
+        if len(words) != 3 or words[2] not in ("up", "down"):
+            raise UsageError("give two neighbours and up or down: link agg0_1 core2 down")
+        self._network.set_cable(words[0], words[1], words[2] == "up")
+        self._list_faults()
+
+    def do_switch(self, line: str) -> None:
+        """switch agg0_1 stop: end this switch; start: start it again, with the entries that it had;
+        restart: both."""
+        words = line.split()
+        if len(words) != 2 or words[1] not in ("stop", "start", "restart"):
+            raise UsageError("give a switch and stop, start or restart: switch agg0_1 stop")
+        names = self._live.topology.switch_names
+        if words[0] not in names:
+            raise UsageError(f"{words[0]} is not a switch: switches are {names[0]} to {names[-1]}")
+        switch = names.index(words[0])
+        if words[1] != "start":
+            self._live.stop_switch(switch)
+        if words[1] != "stop":
+            entries = self._live.start_switch(switch)
+            print(f"{words[0]} is up: {entries} entries restored", flush=True)
         self._list_faults()
 
     def do_meters(self, line: str) -> None:
@@ -232,7 +280,7 @@ class Prompt(CLI):
         seconds = int(words[2]) if len(words) == 3 else _IPERF_S
         if not 1 <= seconds <= 3600 or source == sink:
             raise UsageError("give two different hosts, and 1 to 3600 seconds")
-        rate, again = _iperf(self.mn[words[0]], self.mn[words[1]], seconds)
+        rate, again = iperf(self.mn[words[0]], self.mn[words[1]], seconds)
         print(f"{words[0]} to {words[1]}: {rate / 1e6:.2f} Mbit/s, {again} segments sent again")
 
     def do_capture(self, line: str) -> None:
@@ -260,6 +308,15 @@ class Prompt(CLI):
             raise UsageError(f"cannot write {path}: {error.strerror}") from None
         print(f"capturing to {path}: capture without arguments ends it")
 
+    def default(self, line: str) -> Any:
+        """Run a command on a node, whose name comes first."""
+        words = line.split()
+        if words[0] not in self.mn:
+            raise UsageError("there is no such command: see help")
+        if "ping6" in words or "-6" in words:
+            raise UsageError("no switch forwards IPv6: the P4 program knows IPv4 alone")
+        return super().default(line)
+
     # ---- help --------------------------------------------------------------------------------
 
     def _end_dumps(self) -> None:
@@ -270,11 +327,12 @@ class Prompt(CLI):
 
     def _busy(self, work: Callable[[], Any]) -> Any:
         """Print that traffic is sent, and return the result of ``work``."""
-        print(f"sending traffic for {_EPOCH_MS // 1000} s ...", flush=True)
+        print("sending traffic for some seconds ...", flush=True)
         return work()
 
     def _list_troubles(self) -> None:
         """Print the switches that came back from another controller, and the network's problems."""
+        self._network.restore_hosts()
         for name, entries in self._live.restore_taken():
             print(f"{name} is back from another controller: {entries} entries restored", flush=True)
         for what in self._network.degraded:
@@ -285,11 +343,12 @@ class Prompt(CLI):
         names = self._live.topology.link_names
         broken = [f"{names[fault.link]} loses {fault.rate:.4g}" for fault in self._live.faults]
         print(f"injected: {', '.join(broken) or 'nothing'}", flush=True)
-        down = self._network.cables_down
-        if down:
-            cables = ", ".join(f"{a}--{b}" for a, b in down)
-            again = f"link {down[0][0]} {down[0][1]} up"
-            print(f"switched off, which is no injected fault: {cables} (mend: {again})", flush=True)
+        off = {f"{a}--{b}": f"link {a} {b} up" for a, b in self._network.cables_down}
+        stopped = [self._live.topology.switch_names[s] for s in self._network.stopped_switches]
+        off |= {name: f"switch {name} start" for name in stopped}
+        if off:
+            again = next(iter(off.values()))
+            print(f"not a fault: switched off: {', '.join(off)} (mend: {again})", flush=True)
 
     def _link(self, ends: list[str]) -> int:
         """Return the number of the directed link between two switches, given by their names."""
@@ -314,34 +373,6 @@ def _nothing(line: str, command: str) -> None:
 def _cable(names: list[str], link: int) -> str:
     """Return the name of the undirected link of a directed one: ``a--b``."""
     return names[int(link) & ~1].replace("->", "--")
-
-
-def _iperf(source: Any, sink: Any, seconds: int) -> tuple[float, int]:
-    """Return the rate that arrived in bits per second, and the number of retransmitted segments."""
-    piped: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    server, report = sink.popen(["iperf3", "-s", "-1"], **piped), {}
-    try:
-        for _ in range(_IPERF_TRIES):
-            command = ["iperf3", "-c", sink.IP(), "-t", str(seconds), "-J"]
-            command += ["--connect-timeout", str(_CONNECTING_MS)]
-            client = source.popen(command, **piped)
-            try:
-                out, _ = client.communicate(timeout=seconds + 30)
-            except subprocess.TimeoutExpired:
-                raise UsageError(f"iperf3 did not end in {seconds + 30} s: {_DEAD}") from None
-            finally:
-                client.kill()
-            report = json.loads(out or "{}")
-            if "sum_received" in report.get("end", {}):
-                end = report["end"]
-                return end["sum_received"]["bits_per_second"], end["sum_sent"]["retransmits"]
-            if "refused" not in report.get("error", ""):
-                break
-            time.sleep(0.2)  # the server does not listen yet
-    finally:
-        server.kill()
-        server.communicate()
-    raise UsageError(f"{report.get('error', 'iperf3 gave no answer')}: {_DEAD}")
 
 
 @contextmanager

@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from scenarios.live.loopback import LOOPBACK
-from scenarios.process.user import sudo_user
+from scenarios.process.namespace import PAGE
 from testbed.network.network import Network
 
 _WAITING = 64
@@ -47,8 +47,7 @@ class Publisher:
     """
 
     def __init__(self) -> None:
-        user = sudo_user()  # the server of the page does not run as root
-        with socket.create_server((LOOPBACK, 0)) as listening:
+        with _listening() as listening:
             self.address = f"http://{LOOPBACK}:{listening.getsockname()[1]}/"
             self._server = subprocess.Popen(
                 [sys.executable, "-P", "-m", "scenarios.live.server", str(listening.fileno())],
@@ -57,7 +56,6 @@ class Publisher:
                 stderr=subprocess.DEVNULL,
                 pass_fds=[listening.fileno()],
                 process_group=0,  # Ctrl-C goes to the run, and the server ends with the run
-                **({} if user is None else user.started_as()),
             )
         os.setpriority(os.PRIO_PROCESS, self._server.pid, _NICE)
         self._lines: queue.Queue[tuple[str, Any] | None] = queue.Queue()
@@ -90,6 +88,14 @@ class Publisher:
             pipe.close()
         self._sent.set()
         self._server.wait()
+
+
+def _listening() -> socket.socket:
+    """Return the socket of the page: the one that was opened outside of this process's network
+    namespace, or a new one."""
+    if opened := os.environ.pop(PAGE, ""):
+        return socket.socket(fileno=int(opened))
+    return socket.create_server((LOOPBACK, 0))
 
 
 class _Reading:

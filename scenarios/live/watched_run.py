@@ -12,7 +12,6 @@ import time
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -57,8 +56,6 @@ class WatchedRun(Observer):
     Args:
         publisher: Sends the events to the browsers.
     """
-
-    watches = True
 
     def __init__(self, publisher: PagePublisher) -> None:
         self._publisher = publisher
@@ -135,10 +132,6 @@ class WatchedRun(Observer):
         if self._counters is not None:
             self._counters.publish_if_due(anyway=True)
             self._counters = None
-
-    def page_changed(self, name: str, content: Any) -> None:
-        """Show a part of the page that the root process sent."""
-        self._publisher.publish(name, content)
 
     def close(self) -> None:
         """Wait for the diagnosis that is running, and start no other."""

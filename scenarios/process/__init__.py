@@ -1,14 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The process of a command: the signals that it receives, and the user that it runs as.
+"""The process of a command: the signals that it receives, the user that it runs as, and the
+namespaces in which it can have a network of real packets.
 
-Only the network of a run on real packets needs root. A command that sudo started becomes the user
-who called sudo before it reads anything, and cannot become root again
-(`scenarios.process.sudo`). Two kinds of processes stay root. The root server
-(`scenarios.process.root_server`) waits until the command ends, and starts a process for each
-network that the command asks for. That process (`scenarios.live.root_worker`) takes settings,
-faults and traffic as plain data, checks them (`scenarios.experiment.root_job`), emulates, and sends
-back what is to be recorded. The user's process (`scenarios.experiment.root_job`) loads the
-scenario, reads captures, writes the run and diagnoses it.
-
-A command that root itself started, without sudo, is root's in all its parts and uses none of this.
+Nothing here needs root. A command that sudo started becomes the user who called sudo before it
+reads anything (`scenarios.process.sudo`). A command with a network of real packets is started again
+in a user and a network namespace of its own (`scenarios.process.namespace`). A command that root
+itself started, without sudo, is root's in all its parts, and makes its networks where it is.
 """

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The P4 program as a run needs it: with its limit of ICMP messages and tables of its sizes.
+"""The P4 program as a run needs it: with its limit of ICMP messages, tables of its sizes and, for
+real switches, counters of the packets that end in them (`testbed.dataplane.endings`).
 
 A switch answers so many expired packets in each window of time (`p4/include/expiry.p4`). Window
 and number are constants of the source, so they are literals in the BMv2 JSON. `IcmpLimit.put_into`
@@ -15,6 +16,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from testbed.dataplane import EXPIRY, P4INFO, PROGRAM, DataPlaneError
+from testbed.dataplane.endings import count_endings, describe_endings
 
 
 class Adapted(NamedTuple):
@@ -24,34 +26,41 @@ class Adapted(NamedTuple):
     p4info: Path
 
 
-def adapted_program(folder: Path, limit: IcmpLimit, entries: Mapping[str, int]) -> Adapted:
+def adapted_program(
+    folder: Path, limit: IcmpLimit, entries: Mapping[str, int], endings: bool = False
+) -> Adapted:
     """Return the files of the program as a run needs it, new ones unless `PROGRAM` and `P4INFO` do.
 
     Args:
         folder: Where the files are written.
         limit: The limit of ICMP messages that a switch sends.
         entries: By table, the number of entries it must have room for; smaller ones grow.
+        endings: Whether to count the packets that end in a switch.
 
     Raises:
-        DataPlaneError: The program does not have its limit in the places known here.
+        DataPlaneError: The program does not have its limit, or end packets, in the places known
+            here.
     """
     program = json.loads(PROGRAM.read_text())
     tables = {table["name"]: table for each in program["pipelines"] for table in each["tables"]}
     small = {name: n for name, n in entries.items() if n > tables[name]["max_size"]}
-    if limit == COMPILED and not small:
+    if limit == COMPILED and not small and not endings:
         return Adapted(PROGRAM, P4INFO)
     if limit != COMPILED:
         limit.put_into(program)
     for name, n in small.items():
         tables[name]["max_size"] = n
+    if endings:
+        count_endings(program)
     adapted = Adapted(folder / PROGRAM.name, folder / P4INFO.name)
     adapted.json.write_text(json.dumps(program))
-    adapted.p4info.write_text(_p4info(small))
+    adapted.p4info.write_text(_p4info(small, endings))
     return adapted
 
 
-def _p4info(sizes: Mapping[str, int]) -> str:
-    """Return the text of the P4Info with the sizes of some tables."""
+def _p4info(sizes: Mapping[str, int], endings: bool) -> str:
+    """Return the text of the P4Info with the sizes of some tables, and with the counters of
+    ``endings``."""
     from google.protobuf import text_format  # a tenth of a second, which most runs do not need
     from p4.config.v1 import p4info_pb2
 
@@ -59,6 +68,8 @@ def _p4info(sizes: Mapping[str, int]) -> str:
     text_format.Parse(P4INFO.read_text(), info)
     for table in info.tables:
         table.size = sizes.get(table.preamble.name, table.size)
+    if endings:
+        describe_endings(info)
     return text_format.MessageToString(info)
 
 

@@ -8,11 +8,21 @@ The text is a list of ``SECONDS WORD NAME``, separated by semicolons:
     0.5 reboot core0              this switch restarts, without tables and with its meters at zero
 
 A drained link carries no more flows, but still the probes that are sent over it on purpose.
+
+On real packets also:
+
+    0.5 down agg0_0-core0         switch this cable off; h0_0_0: that of a host
+    0.8 up agg0_0-core0           and on again
+    0.5 stop core0                end this switch
+    0.8 start core0               and start it again, without tables and with its meters at zero
+
+What was switched off is no fault: it counts as not observed in the whole run.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, cast, get_args
 
@@ -23,7 +33,13 @@ from testbed.fabric.packet_fabric import PacketFabric
 from testbed.faults.plan import FaultError
 from testbed.faults.specification import named_links, named_switch
 
-Kind = Literal["drain", "undrain", "reboot"]
+Kind = Literal["drain", "undrain", "reboot", "down", "up", "stop", "start"]
+
+REAL: tuple[Kind, ...] = ("down", "up", "stop", "start")
+"""Events that need a network of real packets."""
+
+_SWITCHES: tuple[Kind, ...] = ("reboot", "stop", "start")
+_BEFORE: Mapping[Kind, Kind] = {"up": "down", "start": "stop"}
 
 _EXAMPLE = "none, or 0.45 drain tor0_0->agg0_1; 0.7 undrain tor0_0->agg0_1; 0.5 reboot core0"
 _ITEM = re.compile(r"(?P<seconds>\S+)\s+(?P<kind>\S+)\s+(?P<name>\S.*)")
@@ -41,8 +57,9 @@ class Event:
 
     Attributes:
         seconds: Its time in seconds from the run's beginning.
-        kind: ``drain``, ``undrain`` or ``reboot``.
-        target: The directed link that is drained or undrained, or the switch that restarts.
+        kind: What happens, see the module.
+        target: The directed link; of a link that goes down or up one of its two directions, or, for
+            that of a host, the number of links plus that of the host; or the switch.
         name: The name of the target.
     """
 
@@ -76,7 +93,17 @@ def parse_events(text: str, topology: PacketFabric, duration_s: float) -> tuple[
     read = [(item, _read(item, topology, duration_s)) for item in map(str.strip, text.split(";"))]
     read.sort(key=lambda pair: pair[1].seconds)
     drained: set[int] = set()
+    off: set[tuple[Kind, int]] = set()
     for item, event in read:
+        if event.kind in ("down", "stop"):
+            if (event.kind, event.target) in off:
+                raise _wrong(item, f"{event.name} is already off: switch it on before")
+            off.add((event.kind, event.target))
+        elif event.kind in _BEFORE:
+            if (_BEFORE[event.kind], event.target) not in off:
+                before = _BEFORE[event.kind]
+                raise _wrong(item, f"{event.name} is on at that time: {before} it before")
+            off.remove((_BEFORE[event.kind], event.target))
         if event.kind == "drain":
             _check_drain(item, event, drained, topology)
             drained.add(event.target)
@@ -101,11 +128,24 @@ def _read(item: str, topology: PacketFabric, duration_s: float) -> Event:
         raise _wrong(item, f"{end}: use an earlier time or more EPOCHS")
     try:
         name = name[:_SHOWN]
-        target = named_switch(topology, name) if kind == "reboot" else _uplink(topology, name)
+        if kind in _SWITCHES:
+            target, names = named_switch(topology, name), topology.switch_names
+        elif kind in ("down", "up"):
+            target = _cable(topology, name)
+            names = [*topology.link_names, *topology.host_names]
+        else:
+            target, names = _uplink(topology, name), topology.link_names
     except FaultError as error:
         raise _wrong(item, str(error)) from None
-    names = topology.switch_names if kind == "reboot" else topology.link_names
     return Event(float(seconds), cast(Kind, kind), target, names[target])
+
+
+def _cable(topology: PacketFabric, name: str) -> int:
+    """Return the link that a name stands for, of its two directions the one with the even number,
+    or, for a host, the number of links plus that of the host."""
+    if name in topology.host_names:
+        return topology.n_links + topology.host_names.index(name)
+    return named_links(topology, name)[0] & ~1
 
 
 def _uplink(topology: PacketFabric, name: str) -> int:

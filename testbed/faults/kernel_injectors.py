@@ -22,6 +22,7 @@ from testbed.dataplane import SHIM_BITS
 from testbed.errors import UserError
 from testbed.fabric.packet_fabric import PacketFabric
 from testbed.faults.plan import Fault, FaultPlan, FlowMatch, Ternary
+from testbed.rootless import unshare
 
 Egress = Callable[[int], tuple[int, str]]
 """Returns, for a directed link, a process in the namespace where it begins and its interface."""
@@ -387,7 +388,7 @@ def _inside(pid: int) -> list[str]:
 
 def in_new_namespace(command: Sequence[str], text: str = "") -> str:
     """Run a command in a new, temporary network namespace; return "" or its error message."""
-    return _complaint(["unshare", "--net", *command], text)
+    return _complaint([*unshare(), *command], text)
 
 
 def _complaint(command: list[str], text: str) -> str:

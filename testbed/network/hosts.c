@@ -41,7 +41,7 @@ typedef struct {
 
 typedef struct {
     uint64_t sent, delivered, misdelivered, send_errors, receive_drops, replies, strangers, shims;
-    uint64_t from_agents, last_arrival;
+    uint64_t from_agents, received, last_arrival;
     uint64_t late[LATE_CLASSES]; /* frames sent 0, 1, 2-3, 4-7, ... ms after their time */
 } stats_t;
 
@@ -289,6 +289,7 @@ static void *receive_all(void *context) {
             if (n <= 0) continue;
             pthread_mutex_lock(&agents->receiving);
             for (int i = 0; i < n; i++) arrived(agents, host, data[i], messages[i].msg_len);
+            agents->stats.received += (uint64_t)n;
             agents->stats.last_arrival = clock_read(&agents->clock, NULL);
             pthread_mutex_unlock(&agents->receiving);
         }
@@ -328,7 +329,8 @@ EXPORT agents_t *agents_new(uint32_t n_hosts) {
 EXPORT int agents_open(agents_t *agents, uint32_t host, const char *interface) {
     int fd = socket(AF_PACKET, SOCK_RAW | SOCK_CLOEXEC, 0), one = 1, size = 32 << 20;
     if (fd < 0) return -errno;
-    setsockopt(fd, SOL_SOCKET, SO_RCVBUFFORCE, &size, sizeof size);
+    if (setsockopt(fd, SOL_SOCKET, SO_RCVBUFFORCE, &size, sizeof size)) /* not root's */
+        setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &size, sizeof size);
     setsockopt(fd, SOL_PACKET, PACKET_IGNORE_OUTGOING, &one, sizeof one);
     struct sockaddr_ll address = {.sll_family = AF_PACKET,
                                   .sll_protocol = htons(ETH_P_ALL),

@@ -36,6 +36,7 @@ _STATISTICS = (
     "strangers",
     "shims",
     "from_agents",
+    "received",
     "last_arrival_ns",
 )
 _LATE_CLASSES = 16
@@ -135,9 +136,10 @@ class HostAgents:
     def statistics(self) -> dict[str, int]:
         """Return the totals of all hosts so far, by name.
 
-        ``strangers`` are packets of no source, ``shims`` frames that still had the fabric's header,
-        ``receive_drops`` frames that the sockets dropped because they arrived too fast,
-        ``from_agents`` the delivered packets but for those of real TCP.
+        ``received`` is all that came to hosts, ``strangers`` are packets of no source, ``shims``
+        frames that still had the fabric's header, ``receive_drops`` frames that the sockets dropped
+        because they arrived too fast, ``from_agents`` the delivered packets but for those of real
+        TCP.
         """
         stats = self._stats()
         return {name: int(getattr(stats, name)) for name in _STATISTICS}

@@ -3,9 +3,12 @@
 
 On a busy machine a network of processes drops packets: sockets overflow, processes stall. A link
 that lost packets in this way has really lost them, and a method that blames it is right, although
-no fault was injected. They are found by conservation on each cable: the packets that its interface
-sent minus those that the switch at its other end began to process. A switch counts the latter in
-the table of ingress faults, in an entry for each port that lets every packet pass.
+no fault was injected. Most are counted where they are lost: by a socket, a cable's interface, a
+port of a soft switch. The others are found by conservation: on each cable, the packets that its
+interface sent minus those that the switch at its other end began to process, and in each switch,
+what it began to process minus what it sent or dropped for a cause. A switch counts what it began to
+process in the table of ingress faults, in an entry for each port that lets every packet pass, and
+what ended in it by cause (`testbed.dataplane.endings`). No packet of a run is without a place.
 """
 
 from __future__ import annotations
@@ -21,6 +24,7 @@ import numpy.typing as npt
 from testbed.arrays import LongArray
 from testbed.control.switch import batch, for_each
 from testbed.dataplane import INGRESS_FAULT
+from testbed.dataplane.endings import ANSWERED, ENDINGS
 from testbed.fabric.packet_fabric import PacketFabric
 from testbed.network.network import EmulatorDrops
 from testbed.network.nodes import Nodes
@@ -30,6 +34,11 @@ if TYPE_CHECKING:
     from testbed.control.remote.switch import RemoteSwitch
 
 
+_BEFORE_ARRIVAL = ("corrupt", "malformed")
+"""Causes for which a packet ends before a switch counts that it arrived."""
+
+_AFTER_ARRIVAL = [cause for cause in ENDINGS if cause not in (ANSWERED, *_BEFORE_ARRIVAL)]
+
 _ANY = (0, 0)
 _EVERYTHING = 1  # the lowest priority: an entry that drops comes first
 
@@ -38,7 +47,7 @@ class Arrivals:
     """Counts the packets that each switch began to process, by ingress port."""
 
     def __init__(self, topology: PacketFabric, controls: Sequence[RemoteSwitch]) -> None:
-        self._controls = controls
+        self.controls = controls
         self._handles: dict[int, dict[int, int]] = {}
         with batch(controls):
             for control in controls:
@@ -57,7 +66,7 @@ class Arrivals:
             packets = table.counters(list(handles.values()))[:, 0].tolist()
             return None if control.lost else dict(zip(handles, packets, strict=True))
 
-        return for_each(self._controls, one)
+        return for_each(self.controls, one)
 
 
 @dataclass(frozen=True)
@@ -73,6 +82,20 @@ class _Cables:
     switch: list[int]
     port: list[int]
     name: list[str]
+
+
+@dataclass(frozen=True)
+class Ended:
+    """Packets that ended in switches, and were counted there.
+
+    Attributes:
+        by_cause: Packets of each cause of `ENDINGS`; ``answered`` are those that a switch replaced
+            by an ICMP message of its own.
+        corrupted: Packets that arrived corrupted on each directed link, int64[n_links].
+    """
+
+    by_cause: dict[str, int]
+    corrupted: LongArray
 
 
 @dataclass
@@ -92,6 +115,8 @@ class Losses:
     sockets: list[PacketSockets]
     _cables: _Cables = field(init=False)
     _at_death: dict[int, LongArray] = field(default_factory=dict)
+    _inside_before: LongArray = field(init=False)  # of switches, as in `_counted_inside`
+    _lost_with_restarts: LongArray = field(init=False)
     _restarted: set[int] = field(default_factory=set)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -99,11 +124,18 @@ class Losses:
         self._cables = _cables(self.topology)
         self._begin = self._sent()
         self._arrived_before = self._arrived([{}] * self.topology.n_switches)
+        self._inside_before = np.zeros(self._shape, np.int64)
+        self._lost_with_restarts = np.zeros(self._shape, np.int64)
+
+    @property
+    def _shape(self) -> tuple[int, int, int]:
+        return self.topology.n_switches, len(ENDINGS) + 1, self.topology.n_ports + 1
 
     def begin(self) -> None:
         """Start counting now: packets lost while the network came up do not count."""
         self._begin = self._sent()
         self._arrived_before = self._arrived(self.arrivals.read())
+        self._inside_before = self._counted_inside()
 
     def died(self, switch: int) -> None:
         """Note that the switch with this number died: all packets to it are lost from now on."""
@@ -114,7 +146,39 @@ class Losses:
     def restarted(self, switch: int) -> None:
         """Note that a switch restarts: its counters of arrived packets are lost, and it drops
         packets until its entries are restored, which it does not count."""
+        self._lost_with_restarts[switch] = self._counted_inside()[switch]
         self._restarted.add(switch)
+
+    def ended(self) -> Ended:
+        """Return the packets that ended in switches so far, by cause."""
+        counts = (self._counted_inside() - self._inside_before)[:, :-1]
+        topology, by_cause = self.topology, counts.sum(axis=(0, 2)).tolist()
+        row = list(ENDINGS).index("corrupt")
+        corrupted = counts[topology.link_dst, row, topology.link_dst_port]
+        return Ended(dict(zip(ENDINGS, by_cause, strict=True)), corrupted)
+
+    def sent_by_hosts(self) -> int:
+        """Return the packets that hosts have sent so far, with those that a cable refused."""
+        sent, refused = (now - then for now, then in zip(self._sent(), self._begin, strict=True))
+        hosts = slice(self.topology.n_links, self.topology.n_links + self.topology.n_hosts)
+        return int((sent + refused)[hosts].sum())
+
+    def _counted_inside(self) -> LongArray:
+        """Return what each switch counted of the packets that ended in it: for each cause of
+        `ENDINGS` by ingress port, then what could not be sent, by egress port; int64 of `_shape`.
+        It is 0 for a switch that does not answer."""
+        ports = range(1, self.topology.n_ports + 1)
+
+        def one(control: RemoteSwitch) -> LongArray:
+            """Return the counts of one switch, by cause and port."""
+            counts = np.zeros(self._shape[1:], np.int64)
+            if (ended := control.endings(ports)) is not None:
+                counts[:-1, 1:] = ended
+            for port, packets in (control.unsent() or {}).items():
+                counts[-1, port] = packets
+            return counts
+
+        return np.array(for_each(self.arrivals.controls, one)) + self._lost_with_restarts
 
     def count(
         self,
@@ -133,30 +197,71 @@ class Losses:
         """
         sent, refused = (now - then for now, then in zip(self._sent(), self._begin, strict=True))
         answers = self.arrivals.read()
+        inside = self._counted_inside() - self._inside_before
         for switch in self._restarted:
             answers[switch] = None
         arrived = self._arrived(answers) - self._arrived_before
         dropped = self._socket_drops(host_drops)
+        unprocessed = self._by_ingress(inside, _BEFORE_ARRIVAL)
         ends = np.array(self._cables.switch)
         answered = np.array(
             [switch >= 0 and answers[switch] is not None for switch in ends.tolist()]
         )
-        missing = np.where(answered & quiet, np.maximum(sent - arrived, 0), dropped)
+        known = np.where(answered & quiet, dropped + unprocessed, 0)
+        missing = np.where(answered & quiet, np.maximum(sent - arrived - known, 0), 0)
+        dead = np.zeros_like(sent)
         with self._lock:
             for switch, then in self._at_death.items():
-                missing[ends == switch] += (sent + self._begin[0] - then)[ends == switch]
+                dead[ends == switch] += (sent + self._begin[0] - then)[ends == switch]
+        unsent, lost = self._unsent(inside), np.zeros(self.topology.n_switches, np.int64)
+        if quiet:
+            lost = self._inside(answers, sent, dropped, gone, inside)
+            # What a cable refuses the kernel may also tell the sender, which then counts it, too:
+            # since Linux 6.6 or so.
+            sender = self._senders
+            twice = np.where((sender >= 0) & (lost[sender] < 0), np.minimum(unsent, refused), 0)
+            unsent = unsent - twice
+            np.add.at(lost, sender[sender >= 0], twice[sender >= 0])
         found = {
             "cable": refused,
-            "socket": np.minimum(dropped, missing),
-            "switch": np.maximum(missing - dropped, 0),
+            "socket": dropped,
+            "port": unsent,
+            "switch": missing,
+            "dead": dead,
         }
         rows = [
             (cable, where, int(packets[cable]))
             for where, packets in found.items()
             for cable in np.flatnonzero(packets > 0).tolist()
         ]
-        inside = self._inside(answers, sent, dropped, gone) if quiet else []
-        return self._table(sorted(rows), inside)
+        restarted = self._restarted - set(self._at_death)
+        return self._table(
+            sorted(rows),
+            [
+                (name, "restart" if switch in restarted else "queues", int(lost[switch]))
+                for switch, name in enumerate(self.topology.switch_names)
+                if lost[switch] > 0 and (answers[switch] is not None or switch in restarted)
+            ],
+        )
+
+    @property
+    def _senders(self) -> LongArray:
+        """Return the number of the switch where each cable begins, -1 for a host."""
+        number = {name: switch for switch, name in enumerate(self.topology.switch_names)}
+        return np.array([number.get(name, -1) for name in self._cables.sender])
+
+    def _by_ingress(self, inside: LongArray, causes: Sequence[str]) -> LongArray:
+        """Return the packets that ended for some causes at the end of each cable."""
+        rows = [list(ENDINGS).index(cause) for cause in causes]
+        counts = inside[:, rows].sum(axis=1)
+        ends = zip(self._cables.switch, self._cables.port, strict=True)
+        return np.array([counts[s, port] if s >= 0 else 0 for s, port in ends], np.int64)
+
+    def _unsent(self, inside: LongArray) -> LongArray:
+        """Return the packets that the switch at the begin of each cable could not send."""
+        begins = zip(self._senders.tolist(), self._cables.interface, strict=True)
+        ports = [(s, int(name.rpartition("eth")[2])) for s, name in begins]
+        return np.array([inside[s, -1, port] if s >= 0 else 0 for s, port in ports], np.int64)
 
     def _table(
         self, rows: list[tuple[int, str, int]], inside: list[tuple[str, str, int]]
@@ -199,9 +304,10 @@ class Losses:
         sent: LongArray,
         dropped: LongArray,
         gone: npt.NDArray[np.uint64],
-    ) -> list[tuple[str, str, int]]:
+        inside: LongArray,
+    ) -> LongArray:
         """Return the packets that came to each switch and that it neither sent nor dropped for a
-        fault, as (switch, where, packets). Switches without such packets are left out.
+        cause, int64[n_switches]; what it counted twice makes the number negative.
 
         What came is what the switch began to process; for one that restarted, which has lost that
         count, what was sent to it and did not overflow its sockets. A switch that died after a
@@ -212,6 +318,7 @@ class Losses:
             sent: Packets that each cable's interface sent.
             dropped: Packets that the socket at each cable's end dropped.
             gone: Packets that faults dropped at each directed link.
+            inside: What switches counted of the packets that ended in them, see `_counted_inside`.
         """
         restarted = self._restarted - set(self._at_death)
         receiver = np.array(self._cables.switch)
@@ -220,16 +327,14 @@ class Losses:
         left, refused = (now - then for now, then in zip(self._sent(), self._begin, strict=True))
         left += refused
         left[: self.topology.n_links] += gone.astype(np.int64)
-        number = {name: switch for switch, name in enumerate(self.topology.switch_names)}
-        sender = np.array([number.get(name, -1) for name in self._cables.sender])
-        size = self.topology.n_switches
+        sender, size = self._senders, self.topology.n_switches
         lost = np.bincount(receiver[receiver >= 0], came[receiver >= 0], size)
-        lost -= np.bincount(sender[sender >= 0], left[sender >= 0], size)
-        return [
-            (name, "restart" if switch in restarted else "queues", int(lost[switch]))
-            for name, switch in number.items()
-            if lost[switch] > 0 and (answers[switch] is not None or switch in restarted)
-        ]
+        lost = lost - np.bincount(sender[sender >= 0], left[sender >= 0], size)
+        after = [row for row, cause in enumerate(ENDINGS) if cause in _AFTER_ARRIVAL]
+        lost -= inside[:, [*after, -1]].sum(axis=(1, 2))
+        before = [list(ENDINGS).index(cause) for cause in _BEFORE_ARRIVAL]
+        unprocessed = inside[:, before].sum(axis=(1, 2))
+        return lost - np.where(np.isin(np.arange(size), list(restarted)), unprocessed, 0)
 
 
 def _cables(topology: PacketFabric) -> _Cables:

@@ -28,6 +28,7 @@ import numpy as np
 import numpy.typing as npt
 
 from testbed.dataplane import FAULT
+from testbed.dataplane.endings import ANSWERED
 from testbed.fabric.packet_fabric import PacketFabric
 from testbed.network.hosts import HostAgents
 from testbed.network.losses import Arrivals, Losses
@@ -38,7 +39,7 @@ from testbed.network.processes import ProcessError, RunState
 from testbed.network.requirements import missing
 from testbed.network.sources import Source
 from testbed.network.speed import slowness
-from testbed.network.switches import Backend, Switches
+from testbed.network.switches import STOPPED, Backend, Switches
 
 if TYPE_CHECKING:
     from testbed.control.remote.switch import RemoteSwitch
@@ -92,6 +93,7 @@ class MininetNetwork:
         self._losses: Losses | None = None
         self._dropped_before = np.zeros(topology.n_links, np.uint64)  # by switches that restarted
         self._quiet = False
+        self._stopped_switches: set[int] = set()
         try:
             self._state = RunState(state)
         except ProcessError as e:
@@ -161,11 +163,61 @@ class MininetNetwork:
 
         Packets that are lost because of it count as lost in the switch, see `emulator_drops`.
         """
+        self._count_before_end(switch)
+        self._switches.restart(switch)
+
+    def _count_before_end(self, switch: int) -> None:
+        """Keep what a switch has counted, before it is ended."""
         own = self.topology.link_src == switch
         self._dropped_before[own] = self.fault_drops()[own]
         assert self._losses is not None
         self._losses.restarted(switch)
-        self._switches.restart(switch)
+
+    def stop_switch(self, switch: int) -> None:
+        """End a switch, until `start_switch`; what is sent to it meanwhile is lost there."""
+        self._count_before_end(switch)
+        self._switches.end(switch, STOPPED)
+        self._stopped_switches.add(switch)
+
+    def start_switch(self, switch: int) -> None:
+        """Start a switch that was stopped, without any state; `answers` tells when it is up."""
+        self._switches.begin(switch)
+        self._stopped_switches.remove(switch)
+
+    @property
+    def stopped_switches(self) -> list[int]:
+        """Return the numbers of the switches that were stopped and not started again."""
+        return sorted(self._stopped_switches)
+
+    def set_cable(self, a: str, b: str, up: bool) -> None:
+        """Switch the cables between two nodes on or off; see `Nodes.set_cable`."""
+        self._nodes.set_cable(a, b, up)
+
+    def restore_hosts(self) -> None:
+        """Give hosts their addresses and routes back, if their interfaces were down meanwhile."""
+        self._nodes.restore_hosts()
+
+    def switched_off(self) -> tuple[set[int], set[int]]:
+        """Return the directed links that are switched off now, at an end or with a switch, and the
+        hosts that are cut off with their link or ToR."""
+        topology, stopped = self.topology, self._stopped_switches
+        cables = {frozenset(ends) for ends in self._nodes.cables_down}
+        names = topology.switch_names
+        links = {
+            link
+            for link, (a, b) in enumerate(
+                zip(topology.link_src.tolist(), topology.link_dst.tolist(), strict=True)
+            )
+            if {a, b} & stopped or frozenset((names[a], names[b])) in cables
+        }
+        hosts = {
+            host
+            for host, (name, tor) in enumerate(
+                zip(topology.host_names, topology.host_tor.tolist(), strict=True)
+            )
+            if tor in stopped or frozenset((name, names[tor])) in cables
+        }
+        return links, hosts
 
     def answers(self, switch: int) -> bool:
         """Return True if a restarted switch, given by its number, is up.
@@ -236,6 +288,13 @@ class MininetNetwork:
                 return
             time.sleep(0.02)
 
+    def silence(self) -> None:
+        """Keep the hosts' kernels from sending anything more, so that the network can drain.
+
+        The kernel of a host goes on to resend what connections that were ended have not delivered.
+        """
+        self._nodes.without_routes()
+
     def sent(self, number: int) -> npt.NDArray[np.uint32]:
         """Return the packets that each flow of a source has sent, a live view, uint32[F]."""
         return self._hosts.sent(number)
@@ -260,21 +319,23 @@ class MininetNetwork:
 
     @property
     def statistics(self) -> Statistics:
-        """Return the packet totals of the network, as far as they can be known.
+        """Return the packet totals of the network since `start`.
 
-        ``sent`` is what left the hosts, ``delivered`` what they got but for ICMP messages, the
-        packets of their kernels' own connections included. ``fault_drops`` are those of the P4
-        fault tables and ``ttl_drops`` the answered ones; what an overloaded switch or another
-        injector drops is seen as sent but not delivered.
+        ``sent`` is what left the hosts, the packets of their kernels' own connections included, and
+        the ICMP messages of switches; ``delivered`` is all that came to hosts. ``fault_drops`` are
+        those of the P4 fault tables, and ``other_drops`` are packets that a switch has no route for
+        or cannot parse. What real switches, hosts and cables lost is in `emulator_drops`.
         """
-        agents = self._hosts.statistics()
+        assert self._losses is not None
+        agents, ended = self._hosts.statistics(), self._losses.ended()
+        causes = ended.by_cause
         return Statistics(
-            sent=_sent_by(self._nodes, self.topology.host_names),
-            delivered=agents["delivered"] + agents["strangers"],
+            sent=self._losses.sent_by_hosts() + causes[ANSWERED],
+            delivered=agents["received"],
             fault_drops=int(self.fault_drops().sum()),
             queue_drops=0,
-            ttl_drops=agents["replies"],
-            other_drops=agents["receive_drops"],
+            ttl_drops=causes["ttl"] + causes[ANSWERED],
+            other_drops=sum(causes[cause] for cause in ("no_route", "local", "malformed")),
             misdelivered=agents["misdelivered"],
             packet_hops=_sent_by(self._nodes, self.topology.switch_names),
             in_flight=0,
@@ -287,6 +348,12 @@ class MininetNetwork:
     def fault_drops(self) -> npt.NDArray[np.uint64]:
         """Return the packets that P4 fault tables dropped at each link, uint64[n_links]."""
         return self._dropped_before + _fault_drops(self.topology, self.controls)
+
+    def corrupted(self) -> npt.NDArray[np.uint64]:
+        """Return the packets that arrived corrupted on each link, uint64[n_links]; the switch there
+        drops them."""
+        assert self._losses is not None
+        return self._losses.ended().corrupted.astype(np.uint64)
 
     def queue_drops(self) -> npt.NDArray[np.uint64]:
         """Return zeros, uint64[n_links]: real switches do not count drops of full queues."""
@@ -350,6 +417,10 @@ class MininetNetwork:
     def host(self, name: str) -> Any:
         """Return a Mininet host, to run commands on it: ``host("h0_0_0").cmd("ping ...")``."""
         return self._nodes.node(name)
+
+    def ping_all(self) -> float:
+        """Ping each host from each other one, and return the percentage of packets lost."""
+        return self._nodes.ping_all()
 
     def host_pids(self) -> list[int]:
         """Return, for each host, the id of a process in its namespace."""

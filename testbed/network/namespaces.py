@@ -149,6 +149,11 @@ def interfaces_down() -> set[str]:
     return down
 
 
+def has_routes() -> bool:
+    """Return True if this thread's namespace has an IPv4 route, besides those of its addresses."""
+    return len(Path("/proc/thread-self/net/route").read_text().splitlines()) > 1
+
+
 def interface_counters() -> dict[str, tuple[int, int]]:
     """Return, by interface of this thread's namespace, the packets sent and the packets dropped.
 

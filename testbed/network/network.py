@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -65,10 +65,11 @@ class EmulatorDrops:
         link: The directed link, int32[N]; -1 where it is a host's cable, or not known.
         place: The cable's name, ``agg0_1->core2`` or ``h0_0_0->tor0_0``, or a switch's.
         where: ``cable``: its other end refused them; ``socket``: they did not fit into the buffer
-            of the switch there; ``host``: of the host; ``switch``: that switch took them and did
-            not begin to process them; ``queues``: a switch began to, and neither sent them nor
-            dropped them for a fault; ``restart``: the same of a switch that restarted, which drops
-            packets until its entries are restored.
+            of the switch there; ``host``: of the host; ``port``: the switch where the link begins
+            could not send them; ``dead``: the switch there had died; ``restart``: a switch lost
+            them while it restarted, until its entries were restored. Nobody counted the others:
+            ``switch``: they were sent on this cable, and the switch there did not begin to process
+            them; ``queues``: a switch began to, and neither sent them nor dropped them for a cause.
         packets: int64[N].
     """
 
@@ -76,6 +77,37 @@ class EmulatorDrops:
     place: list[str]
     where: list[str]
     packets: npt.NDArray[np.int64]
+
+
+@runtime_checkable
+class OwnLosses(Protocol):
+    """A real network, which loses packets by itself and whose switches count corrupted packets
+    where they arrive."""
+
+    def corrupted(self) -> npt.NDArray[np.uint64]:
+        """Return the packets that arrived corrupted on each directed link, uint64[n_links]."""
+        ...
+
+
+@runtime_checkable
+class Switchable(Protocol):
+    """A real network, whose links and switches can be switched off and on."""
+
+    def set_cable(self, a: str, b: str, up: bool) -> None:
+        """Switch the cables between two nodes on or off."""
+        ...
+
+    def stop_switch(self, switch: int) -> None:
+        """End a switch, until `start_switch`."""
+        ...
+
+    def start_switch(self, switch: int) -> None:
+        """Start a switch that was stopped; `Network.answers` tells when it is up."""
+        ...
+
+    def switched_off(self) -> tuple[set[int], set[int]]:
+        """Return the directed links that are switched off now, and the hosts that are cut off."""
+        ...
 
 
 class Network(Protocol):

@@ -18,6 +18,7 @@ from typing import Any
 from testbed.fabric.packet_fabric import PacketFabric
 from testbed.network.namespaces import (
     entered,
+    has_routes,
     inside,
     interface_counters,
     interfaces_down,
@@ -27,6 +28,7 @@ from testbed.network.namespaces import (
     no_tail_loss_probes,
     patient_connections,
 )
+from testbed.network.network import NetworkError
 from testbed.network.processes import TOKEN, ProcessError
 
 _IFNAMSIZ = 16  # linux/if.h, with the zero at the end
@@ -88,6 +90,45 @@ class Nodes:
         counts.pop("lo", None)
         return counts
 
+    def without_routes(self) -> None:
+        """Remove the routes of all hosts, whose kernels then send nothing."""
+
+        def remove(name: str) -> None:
+            """Remove the routes of one host."""
+            with inside(self.pid(name)):
+                ip_batch(["route flush table main"])
+
+        with ThreadPoolExecutor(8) as pool:
+            list(pool.map(remove, self._topology.host_names))
+
+    def set_cable(self, a: str, b: str, up: bool) -> None:
+        """Switch both ends of the cables between two nodes on or off. A host gets its address and
+        routes back, which its kernel forgets while its interface is down.
+
+        Raises:
+            NetworkError: There is no cable between them.
+        """
+        ends = [
+            (end.node.name, str(end))
+            for link in self._net.links
+            for end in (link.intf1, link.intf2)
+            if {link.intf1.node.name, link.intf2.node.name} == {a, b}
+        ]
+        if not ends:
+            raise NetworkError(f"there is no link between {a} and {b}")
+        for node, interface in ends:
+            with inside(self.pid(node)):
+                ip_batch([f"link set {interface} {'up' if up else 'down'}"])
+        self.restore_hosts()
+
+    def restore_hosts(self) -> None:
+        """Give each host whose interface is up its address and routes, if it lacks them."""
+        for host, name in enumerate(self._topology.host_names):
+            with entered(self._namespaces[name]):
+                interface = self.interfaces(name)[0]
+                if interface not in interfaces_down() and not has_routes():
+                    ip_batch(host_commands(self._topology, host, interface))
+
     @property
     def cables_down(self) -> list[tuple[str, str]]:
         """Return the cables with an interface that is down, as pairs of node names."""
@@ -120,6 +161,10 @@ class Nodes:
         for node in self._nodes.values():
             if node.shell is not None and node.shell.poll() is not None:
                 os.write(node.slave, PROMPT)
+
+    def ping_all(self) -> float:
+        """Return the percentage of packets lost by Mininet's ``pingAll``, which prints nothing."""
+        return float(self._net.pingAll())
 
     def prompt(self, cli: Callable[[Any], object]) -> None:
         """Run Mininet's prompt, ``cli`` (its class ``CLI`` or a subclass), until the user exits."""
@@ -260,10 +305,10 @@ def host_commands(topology: PacketFabric, host: int, interface: str) -> list[str
     tor = int(topology.host_tor[host])
     gateway, mac = _ip(topology.switch_ip[tor]), mac_text(int(topology.switch_mac[tor]))
     return [
-        f"addr add {_ip(topology.host_ip[host])}/32 dev {interface}",
-        f"neigh add {gateway} lladdr {mac} nud permanent dev {interface}",
-        f"route add {gateway} dev {interface} scope link",
-        f"route add default via {gateway} dev {interface} rto_min {RTO_MIN}",
+        f"addr replace {_ip(topology.host_ip[host])}/32 dev {interface}",
+        f"neigh replace {gateway} lladdr {mac} nud permanent dev {interface}",
+        f"route replace {gateway} dev {interface} scope link",
+        f"route replace default via {gateway} dev {interface} rto_min {RTO_MIN}",
     ]
 
 

@@ -28,6 +28,7 @@ from typing import Any
 
 from testbed.errors import UserError
 from testbed.record.atomic import hold
+from testbed.rootless import user_outside
 
 TOKEN = "RUN_OF_CANARY"  # CANARY_* are options of the command line
 
@@ -74,7 +75,8 @@ class Cleaned:
 def state_folder() -> Path:
     """Return the folder of the state files of running networks, created if need be.
 
-    It is ``/run/canary`` for root, who alone can run a network, or else in ``XDG_RUNTIME_DIR``.
+    It is in ``/run`` for root, else in ``XDG_RUNTIME_DIR``, or else in ``/tmp``. Inside and outside
+    of a user namespace it is the same.
 
     Raises:
         ProcessError: There is no such folder that only its owner can read and write.
@@ -93,9 +95,10 @@ def state_folder() -> Path:
 
 def _state_folders() -> list[Path]:
     """Return the places for `state_folder`, the first choice first."""
-    bases = ["/run"] if os.geteuid() == 0 else []
+    user = user_outside()
+    bases = ["/run"] if user == 0 else []
     bases += filter(os.path.isabs, [os.environ.get("XDG_RUNTIME_DIR", "")])
-    return [Path(base) / "canary" for base in bases]
+    return [*(Path(base) / "canary" for base in bases), Path(f"/tmp/canary-of-{user}")]
 
 
 class RunState:
@@ -315,16 +318,17 @@ class Watched:
                 )
             except OSError as e:
                 raise ProcessError(f"cannot start {command[0]}: {e.strerror}") from None
-        self._processes[name] = process
+        with self._replacing:
+            self._processes[name] = process
         return process
 
-    def restart(self, name: str, command: Sequence[str]) -> None:
-        """Kill a process and start another in its place, without a call of ``on_exit``."""
+    def end(self, name: str) -> None:
+        """Kill a process without a call of ``on_exit``; `start` may start another in its place."""
         with self._replacing:
-            self._processes[name].kill()
-            self._processes[name].wait()
+            process = self._processes.pop(name)
+            process.kill()
+            process.wait()
             self._codes.pop(name, None)
-            self.start(name, command)
 
     def watch(self) -> None:
         """Start the thread that notices when a process ends."""

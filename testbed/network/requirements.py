@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import importlib.util
-import os
 import shutil
 import subprocess
 import sys
@@ -12,6 +11,7 @@ from dataclasses import dataclass
 from functools import cache
 
 from testbed.network.switches import SOFT_SWITCHES, Backend
+from testbed.rootless import forbidden, may_make_networks
 
 
 @dataclass(frozen=True)
@@ -104,15 +104,15 @@ def missing(backend: Backend | None = None) -> str:
     """
     if reason := no_namespaces():
         return reason
-    if os.geteuid():
-        return "a network of namespaces needs root: use sudo"
+    if not may_make_networks():
+        return forbidden() or "this process needs namespaces of its own: start it by unshare -Urn"
     return not_installed(backend)
 
 
 def not_installed(backend: Backend | None = None) -> str:
     """Return a line about the first missing program or package, "" if there is none.
 
-    Unlike `missing`, this does not check whether the user is root.
+    Unlike `missing`, this does not check whether this process may make networks.
     """
     for tool in (MNEXEC, IP):
         if tool.lacking:

@@ -9,7 +9,6 @@ servers listen on Unix sockets, Thrift servers on loopback, each in its switch's
 from __future__ import annotations
 
 import json
-import os
 import socket
 import sys
 import time
@@ -21,7 +20,6 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Literal
 
 from testbed.control.remote.thrift import PORT as THRIFT_PORT
-from testbed.fabric.names import command
 from testbed.fabric.packet_fabric import PacketFabric
 from testbed.network.namespaces import inside
 from testbed.network.network import NetworkError, switch_seed
@@ -41,6 +39,7 @@ _ORDER = "order"  # the file with the switches' names, in the order of their dev
 TOGETHER = "switches"  # the process of all soft switches
 QUEUE_PACKETS = 1000  # BMv2's 64 are fewer than one burst of a few hosts
 RESTARTING = "it restarts"
+STOPPED = "it was stopped"
 START_S = 60  # on a machine of the usual speed
 
 
@@ -67,13 +66,9 @@ def running_switch(name: str, state: Path | None = None) -> SwitchAddress:
     """
     networks = running_networks(state)
     if not networks:
-        start = "start one with `sudo make net` in another terminal"
-        if os.geteuid():  # whether root has one cannot be seen
-            raise NetworkError(
-                f"this user has no network, because only root can run one: {start}, then use "
-                f"`{command('sudo', 'make', 'shell', f'SWITCH={name}')}`"
-            )
-        raise NetworkError(f"no network is running: {start}")
+        raise NetworkError(
+            "this user has no running network: start one with `make net` in another terminal"
+        )
     network = networks[0]
     found = sorted(path.stem for path in network.sockets.glob("*.grpc"))
     address = network.sockets / f"{name}.grpc"
@@ -169,14 +164,22 @@ class Switches:
 
         The switch's control is lost until `RemoteSwitch.restore`.
         """
+        self.end(switch, RESTARTING)
+        self._start(switch)
+
+    def end(self, switch: int, reason: str) -> None:
+        """End a switch; its control is lost for this reason."""
         name = self._names[switch]
-        self.controls[switch].give_up(RESTARTING)
+        self.controls[switch].give_up(reason)
         self._p4runtime(name).unlink(missing_ok=True)
         if self._backend == "bmv2":
-            self._watched.restart(name, self._bmv2(switch))
+            self._watched.end(name)
         else:
             self._order({"end": name})
-            self._start(switch)
+
+    def begin(self, switch: int) -> None:
+        """Start a switch that was ended; `answers` tells when it is up."""
+        self._start(switch)
 
     def answers(self, switch: int) -> bool:
         """Return whether a switch's two servers accept connections now."""
@@ -213,7 +216,7 @@ class Switches:
         lost = {
             switch: control.lost
             for switch, control in enumerate(self.controls)
-            if control.lost and not control.closed
+            if control.lost not in ("", STOPPED) and not control.closed
         }
         by_fate: dict[str, list[str]] = {}
         for switch, how in sorted((lost | self._deaths).items()):
@@ -228,7 +231,7 @@ class Switches:
         """End all switches; `degraded` keeps the switches lost until now."""
         self._watched.stop()
         for switch, control in enumerate(self.controls):
-            if control.lost:
+            if control.lost not in ("", STOPPED):
                 self._deaths.setdefault(switch, control.lost)
         for control in self.controls:
             control.close()

@@ -80,6 +80,22 @@ class Conservation(TypedDict):
     fault_drops: Annotated[int, _packets("lost by faults and noise")]
     queue_drops: Annotated[int, _packets("lost by full queues")]
     ttl_drops: Annotated[int, _packets("expired TTL: the packets of 007's traceroutes")]
+    other_drops: NotRequired[Annotated[int, _packets("no route, malformed or corrupted")]]
+    emulator_drops: NotRequired[
+        Annotated[int, _packets("counted where a real switch, host or cable lost them by itself")]
+    ]
+    in_flight: NotRequired[Annotated[int, _packets("under way when the run ended")]]
+    unaccounted: NotRequired[
+        Annotated[
+            int,
+            _field(
+                "sent minus all the others: packets that no counter has",
+                "packets",
+                ge=-(10**15),
+                le=10**15,
+            ),
+        ]
+    ]
 
 
 @with_config(_CLOSED)
@@ -119,6 +135,12 @@ class Network(TypedDict):
     events: NotRequired[Annotated[list[str], _field("what EVENTS did, in words")]]
     restarted: NotRequired[
         Annotated[_Cells, _field("(epoch, switch) with void counts, as it restarted")]
+    ]
+    links_off: NotRequired[
+        Annotated[list[Index], _field("directed links that were switched off at some time")]
+    ]
+    hosts_off: NotRequired[
+        Annotated[list[Index], _field("hosts that were cut off at some time, as their link was")]
     ]
     rerouted: NotRequired[
         Annotated[_Cells, _field("(epoch, switch) in which flows may have moved to other paths")]

@@ -80,11 +80,12 @@ EMULATOR_DROPS = Schema(
             "where",
             "text",
             "`cable`: the other end of the cable refused them; `socket`: the socket buffer of the "
-            "switch was full; `host`: the socket buffer of the host was full; `switch`: the switch "
-            "did not begin to process them; `queues`: the switch began to process them, but "
-            "neither sent them nor dropped them for a fault; `restart`: the same of a switch that "
-            "restarted, which drops packets until its entries are restored",
-            words=("cable", "socket", "host", "switch", "queues", "restart"),
+            "switch was full; `host`: the socket buffer of the host was full; `port`: the switch "
+            "where the link begins could not send them; `dead`: the switch there had died; "
+            "`restart`: a switch lost them while it restarted, until its entries were restored; "
+            "`switch`: no counter has them, and the switch did not begin to process them; "
+            "`queues`: no counter has them, and the switch neither sent them nor dropped them",
+            words=("cable", "socket", "host", "port", "switch", "dead", "queues", "restart"),
         ),
         _packets("packets", "packets lost there"),
     ),

@@ -131,6 +131,10 @@ class Iperf:
         if self._thread.is_alive():
             self._thread.join()
 
+    def silence(self) -> None:
+        """Keep the kernels of the hosts from resending what ended transfers did not deliver."""
+        self._network.silence()
+
     def close(self) -> None:
         """Stop the transfers and close the sockets and the tracing of retransmissions."""
         self.stop()

@@ -75,7 +75,7 @@ def test_real_packets_need_their_packages(
     tmp_path: Path,
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("scenarios.experiment.backends.root_available", lambda: True)
+    monkeypatch.setattr("scenarios.experiment.backends.forbidden", lambda: "")
     monkeypatch.setattr("testbed.network.requirements.MNEXEC", IP)
     without(monkeypatch, name)
     wanted = f"Python's {name} is not installed: pip install 'canary-testbed[real]'"

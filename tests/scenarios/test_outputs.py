@@ -36,7 +36,7 @@ from scenarios.papers.registry import EXPERIMENTS
 from scenarios.papers.reproduce import MARK, need_out, reproduce
 from scenarios.papers.reproduce import _is_key as is_reproduction_key
 from scenarios.papers.results import write_results
-from scenarios.process.user import create_file
+from scenarios.process.new_file import create_file
 from testbed.errors import UserError
 from testbed.fabric.fat_tree import FatTree
 from testbed.network.packet_sockets import CAPTURE_HEAD

@@ -25,6 +25,7 @@ from testbed.control.remote.connection import (
 )
 from testbed.control.remote.tables import RemoteProfile, RemoteTable, known, p4info_pb2, tables_of
 from testbed.control.remote.thrift import CARRIED_BITS, RegisterClient, ThriftError
+from testbed.dataplane.endings import ENDINGS
 
 T = TypeVar("T")
 
@@ -175,6 +176,40 @@ class RemoteSwitch:
             entry = found.counter_entry
             counts[entry.index.index] = (entry.data.packet_count, entry.data.byte_count)
         return counts
+
+    def endings(self, ports: Sequence[int]) -> npt.NDArray[np.int64] | None:
+        """Return the packets that ended in the switch, by cause and ingress port; None if it does
+        not answer or its program does not count them.
+
+        Args:
+            ports: The ports to read, from 1 on.
+
+        Returns:
+            int64[len(ENDINGS), len(ports)], in the order of `testbed.dataplane.endings.ENDINGS`.
+        """
+        names = list(ENDINGS.values())
+        if not self._counters.keys() >= set(names):
+            return None
+        rows = {self._counters[name].preamble.id: row for row, name in enumerate(names)}
+        columns = {port: column for column, port in enumerate(ports)}
+        entities = []
+        for counter in rows:
+            for port in ports:
+                entities.append(entity := p4runtime_pb2.Entity())
+                entity.counter_entry.counter_id = counter
+                entity.counter_entry.index.index = port
+        counts = np.zeros((len(names), len(ports)), np.int64)
+        for found in self.connection.read(*entities):
+            entry = found.counter_entry
+            at = rows[entry.counter_id], columns[entry.index.index]
+            counts[at] = entry.data.packet_count
+        return None if self.lost else counts
+
+    def unsent(self) -> dict[int, int] | None:
+        """Return the packets that each port lost on sending, by port; None if the switch does not
+        answer."""
+        found = self._thrift(lambda thrift: thrift.ports())
+        return None if found is None else dict(found.tolist())
 
     # ---- registers -------------------------------------------------------------------------
 

@@ -77,6 +77,10 @@ class _Depth(_Arguments):
     thrift_spec = (None, (1, TType.I32, "packets", None, None))
 
 
+class _Nothing(_Arguments):
+    thrift_spec = (None,)
+
+
 class _Columns(_Arguments):
     thrift_spec = (None, (1, TType.LIST, "names", (TType.STRING, "UTF8", False), None))
 
@@ -164,6 +168,14 @@ class RegisterClient:
             np.array(result.success, np.int64).astype(t)
             for result, t in zip(results, types, strict=True)
         ]
+
+    def ports(self) -> npt.NDArray[np.uint64]:
+        """Return each port's number and the packets that it lost on sending, uint64[n, 2]; none
+        for BMv2, which does not count them."""
+        if not self._columns:
+            return np.empty((0, 2), np.uint64)
+        [found] = self._calls("columns:ports", [_Nothing()], _Bytes)
+        return np.frombuffer(found.success or b"", np.uint64).reshape(-1, 2)
 
     def fill(self, names: Sequence[str], start: int, stop: int, value: int = 0) -> None:
         """Write a value into elements ``start`` to ``stop - 1``, from 0 on, of each array."""

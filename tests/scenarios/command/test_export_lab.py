@@ -152,9 +152,9 @@ def test_links_are_those_of_the_fabric(topologies: list[Clab]) -> None:
 def test_hosts_have_the_addresses_of_the_fabric(lab: Path) -> None:
     for host, name in enumerate(FABRIC.host_names):
         text = (lab / "hosts" / f"{name}.sh").read_text()
-        assert f"ip addr add {IPv4Address(int(FABRIC.host_ip[host]))}/32 dev eth1\n" in text
+        assert f"ip addr replace {IPv4Address(int(FABRIC.host_ip[host]))}/32 dev eth1\n" in text
         gateway = IPv4Address(int(FABRIC.switch_ip[FABRIC.host_tor[host]]))
-        assert f"ip route add default via {gateway} dev eth1" in text
+        assert f"ip route replace default via {gateway} dev eth1" in text
 
 
 def test_entries_and_faults_are_those_of_the_network(lab: Path) -> None:

@@ -1,57 +1,25 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What BACKEND=auto takes, what it says about it, and what real packets need."""
+"""What BACKEND=auto takes, and what real packets need."""
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
 
-from scenarios.experiment.backends import Choice, choose_backend, need_backend
-from scenarios.experiment.settings import Settings
-from scenarios.live import prompt
-from testbed.network import requirements
+from scenarios.experiment import backends
+from scenarios.experiment.backends import need_backend
+from scenarios.experiment.inputs import Inputs
+from scenarios.live import prompt, session
 from testbed.network.network import NetworkError
 from tests.scenarios.conftest import Canary, refused
 
 
-@pytest.fixture
-def everything(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
-    """Root on a machine of two cores with Mininet and BMv2."""
-    monkeypatch.setattr(requirements, "not_installed", lambda backend: "")
-    monkeypatch.setattr(os, "geteuid", lambda: 0)
-    monkeypatch.setattr(os, "cpu_count", lambda: 2)
-    return monkeypatch
-
-
-@pytest.mark.parametrize(("user", "asked"), [(0, False), (1000, True)])
-def test_bmv2_where_it_is_installed_and_root_is_to_be_had(
-    everything: pytest.MonkeyPatch, user: int, asked: bool
-) -> None:
-    everything.setattr(os, "geteuid", lambda: user)
-    assert choose_backend(20, asked) == Choice("bmv2", "Mininet and BMv2 are installed")
-
-
-def test_virtual_time_where_bmv2_would_fall_behind(everything: pytest.MonkeyPatch) -> None:
-    choice = choose_backend(80, wants_root=False)
-    assert choice == Choice("virtual", "80 BMv2 switches are too many for 2 cores")
-    everything.setattr(os, "cpu_count", lambda: 8)
-    assert choose_backend(80, wants_root=False).backend == "bmv2"
-
-
-def test_virtual_time_is_news_only_to_who_asked_for_root(everything: pytest.MonkeyPatch) -> None:
-    everything.undo()
-    everything.setenv("PATH", "/nonexistent")
-    assert choose_backend(20, wants_root=False) == Choice("virtual", "")
-    choice = choose_backend(20, wants_root=True)
-    assert choice.backend == "virtual" and "is not on the PATH" in choice.reason
-
-
-def test_a_user_with_bmv2_hears_how_to_use_it(everything: pytest.MonkeyPatch) -> None:
-    everything.setattr(os, "geteuid", lambda: 1000)
-    choice = choose_backend(20, wants_root=False)
-    assert choice.backend == "virtual" and "SUDO=1" in choice.reason
+def test_nobody_gets_real_packets_who_did_not_ask_for_them(canary: Canary, tmp_path: Path) -> None:
+    """Also as root, and where BMv2 is installed."""
+    said = canary("run", "EPOCHS=1", "LOAD=0.01", "METHODS=canary", f"RUN={tmp_path}/run")
+    assert said.code == 0
+    assert '"backend": "virtual"' in (tmp_path / "run" / "config.json").read_text()
 
 
 def test_a_users_run_in_virtual_time_says_nothing_of_backends(
@@ -64,21 +32,23 @@ def test_a_users_run_in_virtual_time_says_nothing_of_backends(
     assert "BACKEND" not in found.out + found.err
 
 
-def test_real_packets_without_root_say_how_to_have_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(os, "geteuid", lambda: 1000)
-    with pytest.raises(NetworkError, match="BACKEND=softswitch needs root.*SUDO=1"):
+def test_a_kernel_that_allows_no_namespaces_is_told_before_a_run(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(backends, "forbidden", lambda: "no namespaces here")
+    with pytest.raises(NetworkError, match="^no namespaces here$"):
         need_backend("softswitch", tcp=False)
 
 
 def test_the_prompt_needs_no_iperf(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Its lack said "or use TCP=0", an option that ``canary net`` does not have."""
-    seen: list[Settings] = []
+    seen: list[Inputs] = []
 
-    def bring_up(settings: Settings, *_: object) -> None:
-        seen.append(settings)
+    def bring_up(inputs: Inputs) -> None:
+        seen.append(inputs)
         raise NetworkError("that is all")
 
-    monkeypatch.setattr(prompt, "open_backend", bring_up)
+    monkeypatch.setattr(session, "open_backend", lambda inputs, *_: bring_up(inputs))
     with pytest.raises(NetworkError, match="that is all"):
-        prompt.open_prompt(4, "softswitch", tmp_path)
+        prompt.open_prompt(session.session_settings({}), tmp_path)
     assert seen[0].tcp == 0

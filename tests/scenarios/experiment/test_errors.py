@@ -13,8 +13,6 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from scenarios.experiment import backends
-from scenarios.experiment.backends import Choice
 from scenarios.experiment.errors import message_line, message_of
 from scenarios.experiment.settings import Settings
 from tests.scenarios.conftest import Canary, refused
@@ -125,17 +123,12 @@ def test_values_that_no_file_should_have(canary: Canary, tmp_path: Path, text: s
 
 
 def test_wrong_input_is_all_that_is_said_whatever_was_chosen(
-    canary: Canary, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    canary: Canary, tmp_path: Path
 ) -> None:
-    """What ``auto`` takes, and why, stands before a run, not before an error."""
-    reason = Choice("virtual", "of a reason")
-    monkeypatch.setattr(backends, "choose_backend", lambda *_: reason)
     for wrong in ("FAULTS=core9->agg0_0", "FAULTS=tor0_0->agg0_1:7", "TRAFFIC=none.pcap"):
         said = canary("run", wrong, f"RUN={tmp_path}/here")
         refused(said)
         assert not said.out
-    said = canary("run", "EPOCHS=1", "LOAD=0.01", "METHODS=netbouncer", f"RUN={tmp_path}/here")
-    assert said.code == 0 and said.out.startswith("BACKEND=auto takes virtual: of a reason\n")
 
 
 def test_spaces_in_names_stay() -> None:

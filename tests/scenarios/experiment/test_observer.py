@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from analysis.methods.registry import find_methods
-from scenarios.experiment.observer import Observer, Observers, ProgressObserver
+from scenarios.experiment.observer import Observer, Observers
 from scenarios.experiment.request import load_scenario
 from scenarios.experiment.run import run_experiment
 from scenarios.experiment.settings import Settings, make_settings
@@ -80,16 +80,8 @@ def test_several_observers_hear_each_event_in_their_order() -> None:
         "network_up": ("emulation",),
         "epoch_ended": ("epoch",),
         "network_ended": (),
-        "page_changed": ("links", {"rate": 1}),
     }
     assert list(sent) == EVENTS, "each event is passed on"
     for name, arguments in sent.items():
         getattr(every, name)(*arguments)
     assert both == [pair for pair in sent.items() for _ in (first, second)]
-
-
-def test_observers_watch_if_one_of_them_does() -> None:
-    watching = Observer()
-    watching.watches = True
-    assert Observers(Observer(), watching).watches
-    assert not Observers(Observer(), ProgressObserver(lambda what, share: None)).watches

@@ -47,6 +47,10 @@ class Network:
         self.cables_down: list[tuple[str, str]] = []
         self.degraded: list[str] = []
         self.disappeared: list[str] = []
+        self.stopped_switches: list[int] = []
+
+    def restore_hosts(self) -> None:
+        """All hosts have their routes."""
 
 
 @pytest.fixture
@@ -99,7 +103,7 @@ def test_what_is_switched_off_is_told_beside_what_is_injected(
     prompt._network.cables_down = [("agg0_1", "core2"), ("tor0_0", "h0_0_0")]
     prompt.onecmd("fault")
     assert capsys.readouterr().out == (
-        "injected: nothing\nswitched off, which is no injected fault: "
+        "injected: nothing\nnot a fault: switched off: "
         "agg0_1--core2, tor0_0--h0_0_0 (mend: link agg0_1 core2 up)\n"
     )
 

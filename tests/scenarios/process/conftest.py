@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Commands as sudo starts them: root, with the user who called sudo in the environment."""
+"""Commands of an ordinary user, and as sudo starts them: by root, with the user who called sudo in
+the environment."""
 
 from __future__ import annotations
 
@@ -16,41 +17,51 @@ from typing import Any
 
 import pytest
 
+from testbed.rootless import user_outside
 from tests.patience import PATIENCE_S
 
 ROOT = Path(__file__).parents[3]
-UID = 12345
-"""A user whom the machine does not know, with a group of the same number."""
+ROOTS = user_outside() == 0
+UID = 12345 if ROOTS else os.getuid()
+"""A user whom the machine does not know, with a group of the same number; without root, this
+one."""
 
 
 @dataclass(frozen=True)
-class Sudo:
-    """What a user does with sudo.
+class User:
+    """An ordinary user: one whom the machine does not know, or who runs the tests.
 
     Attributes:
         folder: The user's.
         cache: Of what is compiled.
+        through_sudo: Whether commands are started as sudo does, instead of by the user.
     """
 
     folder: Path
     cache: Path
+    through_sudo: bool = False
 
     def command(self, *arguments: str, prelude: str = "") -> list[str]:
         """The words that run ``canary`` where the user can read this program and its Python."""
         python = [sys.executable, "-P", "-B", "-m", "scenarios", *arguments]
+        if not ROOTS:
+            return ["sh", "-ec", f'{prelude}exec "$@"', "sh", *python]
+        if not self.through_sudo:
+            python = ["setpriv", f"--reuid={UID}", f"--regid={UID}", "--clear-groups", *python]
         script = f'{_within_reach()}{prelude}exec "$@"'
         return ["unshare", "--mount", "sh", "-ec", script, "sh", *python]
 
     def environment(self, **more: str) -> dict[str, str]:
-        """Root's environment, with the user who called sudo; without `more` of SUDO_UID, root's."""
-        kept = {k: v for k, v in os.environ.items() if not k.startswith("XDG_")}
-        own = {"SUDO_UID": str(UID), "SUDO_GID": str(UID), "XDG_CACHE_HOME": str(self.cache)}
-        return kept | own | more
+        """The user's environment, or root's with the user who called sudo."""
+        kept = {k: v for k, v in os.environ.items() if not k.startswith(("XDG_", "SUDO_"))}
+        own = {"XDG_CACHE_HOME": str(self.cache), "XDG_RUNTIME_DIR": str(self.folder)}
+        sudo = {"SUDO_UID": str(UID), "SUDO_GID": str(UID)} if self.through_sudo else {}
+        return kept | own | sudo | more
 
     def start(
         self, *arguments: str, prelude: str = "", stdin: int | None = None, **more: str
     ) -> subprocess.Popen[str]:
-        """Start a command of the user's through sudo, in a session of its own."""
+        """Start a command of the user's, in a session of its own."""
         return subprocess.Popen(
             self.command(*arguments, prelude=prelude),
             cwd=self.folder,
@@ -81,9 +92,17 @@ def users_cache() -> Iterator[Path]:
 
 
 @pytest.fixture
-def sudo(users_cache: Path) -> Iterator[Sudo]:
+def user(users_cache: Path) -> Iterator[User]:
     with _folder_of_user() as folder:
-        yield Sudo(folder, users_cache)
+        yield User(folder, users_cache)
+
+
+@pytest.fixture
+def sudo(users_cache: Path) -> Iterator[User]:
+    if not ROOTS:
+        pytest.skip("only root can do what sudo does")
+    with _folder_of_user() as folder:
+        yield User(folder, users_cache, through_sudo=True)
 
 
 class _folder_of_user(tempfile.TemporaryDirectory[str]):
@@ -91,7 +110,8 @@ class _folder_of_user(tempfile.TemporaryDirectory[str]):
 
     def __enter__(self) -> Path:  # type: ignore[override]
         folder = Path(super().__enter__())
-        shutil.chown(folder, UID, UID)
+        if ROOTS:
+            shutil.chown(folder, UID, UID)
         return folder
 
 

@@ -1,73 +1,79 @@
 # SPDX-License-Identifier: Apache-2.0
-"""sudo is called where the user says so, and nowhere else."""
+"""A command that sudo started is its user's: who it runs as, and what it cannot read."""
 
 from __future__ import annotations
 
-import os
+import json
+import re
 import shutil
-import sys
-from pathlib import Path
 
 import pytest
 
-from tests.scenarios.process.conftest import UID, Sudo
+from tests.scenarios.process.conftest import ROOT, UID, User
 
-pytestmark = [
-    pytest.mark.root,
-    pytest.mark.beside,
-    pytest.mark.skipif(os.geteuid() != 0, reason="only root can be another user"),
-    pytest.mark.skipif(shutil.which("mnexec") is None, reason="needs Mininet"),
-]
+RUN = ("run", "K=4", "EPOCHS=1", "LOAD=0.02", "METHODS=canary", "BACKEND=virtual")
 
-RUN = ("run", "TOPOLOGY=two-switch", "FAULTS=99links", "EPOCHS=1")
-NOT_ROOT = f'set -- setpriv --reuid={UID} --regid={UID} --clear-groups "$@"\n'
+WHO = '''
+"""Says who runs it, and tries to be root again."""
+import json, os
+from scenarios.experiment.request import Scenario
+from testbed.faults.plan import FaultPlan
 
+def who(when):
+    again = []
+    for call in (lambda: os.setuid(0), lambda: os.seteuid(0), lambda: os.setgid(0),
+                 lambda: os.setgroups([0]), lambda: open("/etc/shadow").read()):
+        try:
+            call()
+            again.append("did")
+        except PermissionError:
+            again.append("refused")
+    with open(f"{when}.json", "w") as file:
+        json.dump([os.getresuid(), os.getresgid(), os.getgroups(), again], file)
 
-@pytest.fixture
-def told(sudo: Sudo) -> Path:
-    """The file to which a ``sudo`` that does nothing says its arguments, beside a BMv2."""
-    programs, told = sudo.folder / "bin", sudo.folder / "told"
-    programs.mkdir()
-    (programs / "sudo").write_text(f'#!/bin/sh\nprintf "%s\\n" "$@" >>{told}\nexit 7\n')
-    (programs / "simple_switch_grpc").write_text("#!/bin/sh\n")
-    for program in programs.iterdir():
-        program.chmod(0o755)
-    return told
+def faults(topology, settings):
+    who("faults")
+    return FaultPlan()
 
-
-def run(sudo: Sudo, *words: str, **more: str) -> tuple[int, str, str]:
-    path = f"{sudo.folder}/bin:{os.environ['PATH']}"
-    return sudo.run(*RUN, *words, prelude=NOT_ROOT, PATH=path, **more)
-
-
-def test_a_user_who_does_not_say_so_calls_no_sudo(sudo: Sudo, told: Path) -> None:
-    """It asked nothing of this user, so the whole command became root."""
-    code, out, errors = run(sudo)
-    assert code == 2 and "99" in errors  # the faults that do not fit, in virtual time
-    assert not told.exists()
-    assert not out  # what is wrong is all that is said
+who("import")
+SCENARIO = Scenario(make_faults=faults)
+'''
+USER = [[UID] * 3, [UID] * 3, [UID], ["refused"] * 5]
 
 
-def test_real_packets_without_root_call_no_sudo(sudo: Sudo, told: Path) -> None:
-    code, _, errors = run(sudo, "BACKEND=softswitch")
-    assert code == 2 and not told.exists()
-    assert "BACKEND=softswitch needs root" in errors and "SUDO=1" in errors
+def test_a_scenario_file_is_run_by_the_user_and_the_run_is_theirs(sudo: User) -> None:
+    (sudo.folder / "who.py").write_text(WHO)
+    shutil.chown(sudo.folder / "who.py", UID, UID)
+    code, _, errors = sudo.run(*RUN, "SCENARIO=who.py", "RUN=new/folders/run")
+    assert code == 0, errors
+    for when in ("import", "faults"):
+        assert json.loads((sudo.folder / f"{when}.json").read_text()) == USER
+    assert (sudo.folder / "new" / "folders" / "run" / "manifest.json").is_file()
+    assert sudo.owners() == {UID}
 
 
-def test_sudo_is_called_with_the_whole_command(sudo: Sudo, told: Path) -> None:
-    code, _, _ = run(sudo, "SUDO=1", "BACKEND=auto")
-    assert code == 7
-    program = ["--", sys.executable, "-P", "-B", "-m", "scenarios"]
-    assert told.read_text().splitlines() == [*program, *RUN, "SUDO=1", "BACKEND=auto"]
+def test_what_only_root_may_read_is_not_read(sudo: User) -> None:
+    (sudo.folder / "secret.yaml").write_text("open sesame: 7")
+    (sudo.folder / "secret.yaml").chmod(0o600)
+    code, out, errors = sudo.run(*RUN, "FAULTS=secret.yaml")
+    assert code == 2 and "sesame" not in out + errors
+    said = errors.splitlines()[-1]
+    assert said.startswith("canary: ") and re.search("denied|not readable", said), errors
 
 
-def test_sudo_of_the_environment_brings_its_options_along(sudo: Sudo, told: Path) -> None:
-    code, _, _ = run(sudo, CANARY_SUDO="1", CANARY_SEED="7", CANARY_BACKEND="softswitch")
-    assert code == 7
-    assert told.read_text().splitlines()[-2:] == ["--seed=7", "--backend=softswitch"]
+def test_a_program_that_the_user_cannot_read_is_told(sudo: User) -> None:
+    prelude = f"mount -t tmpfs -o mode=700 tmpfs {ROOT.parent}\n"
+    kept = f"mkdir -p /tmp/.kept && mount --bind {ROOT.parent} /tmp/.kept\n"
+    again = f"mkdir -p {ROOT} && mount --bind /tmp/.kept/{ROOT.name} {ROOT}\n"
+    code, out, errors = sudo.run("plan", "K=4", prelude=kept + prelude + again)
+    assert code == 2 and not out
+    assert errors.startswith(f"canary: {UID}, who called sudo, cannot read "), errors
+    assert errors.count("\n") == 1
 
 
-def test_virtual_time_needs_no_sudo(sudo: Sudo, told: Path) -> None:
-    code, _, errors = run(sudo, "SUDO=1", "BACKEND=virtual")
-    assert code == 2 and "99" in errors
-    assert not told.exists()
+@pytest.mark.parametrize("text", ["me", "-1", "4294967295"])
+def test_an_id_that_is_none_is_told(sudo: User, text: str) -> None:
+    code, _, errors = sudo.run("plan", "K=4", SUDO_UID=text)
+    assert code == 2
+    said = f"canary: SUDO_UID={text} in the environment is no ID: unset it, or use no sudo\n"
+    assert errors == said

@@ -30,6 +30,18 @@ def test_a_switch_restarts() -> None:
     assert FABRIC.switch_names[event.target] == event.name == "core0"
 
 
+def test_cables_and_switches_go_off_and_on() -> None:
+    text = "0.2 down core0-agg0_0; 0.3 down h0_0_1; 0.4 stop tor0_0; 0.5 up agg0_0->core0"
+    events = parse_events(text, FABRIC, 1.0)
+    assert [(e.kind, e.name) for e in events] == [
+        ("down", "agg0_0->core0"),
+        ("down", "h0_0_1"),
+        ("stop", "tor0_0"),
+        ("up", "agg0_0->core0"),
+    ]
+    assert events[1].target == FABRIC.n_links + 1
+
+
 @pytest.mark.parametrize("text", ["none", " None "])
 def test_nothing_happens(text: str) -> None:
     assert parse_events(text, FABRIC, 1.0) == ()
@@ -54,6 +66,10 @@ def test_nothing_happens(text: str) -> None:
         ),
         ("0.1 drain core0->agg0_0", "in no ECMP group: drain a link upwards$"),
         (f"0.1 {DRAIN}; 0.2 drain tor0_0->agg0_0", "0.2 .* it is the last uplink of tor0_0"),
+        ("0.1 up agg0_0-core0", "agg0_0->core0 is on at that time: down it before"),
+        ("0.1 down h0_0_0; 0.2 down h0_0_0", "0.2 .* h0_0_0 is already off"),
+        ("0.1 stop core9", "no switch 'core9' in"),
+        ("0.1 down h9_9_9", "no link 'h9_9_9'"),
         ("0.1 reboot core9", "no switch 'core9' in .* the nearest is core"),
         (f"0.1 {DRAIN}; 0.2 {DRAIN}", "is already drained"),
         ("0.1 undrain tor0_0->agg0_1", "is not drained at that time: drain it before"),

@@ -7,6 +7,8 @@ import hashlib
 from enum import IntEnum
 from typing import Any
 
+import numpy as np
+
 from canary_softswitch import limits
 from canary_softswitch.device.arrays import integers, store
 from canary_softswitch.device.device import Device
@@ -102,7 +104,11 @@ class Standard:
             "bm_mgmt_get_info": lambda a: struct((1, I64, device.id), (2, I32, port)),
         }
         #: Not BMv2's: many registers in one message.
-        self.columns: dict[str, Call] = {"read": self._read_columns, "fill": self._fill_columns}
+        self.columns: dict[str, Call] = {
+            "read": self._read_columns,
+            "fill": self._fill_columns,
+            "ports": self._read_ports,
+        }
 
     def _config(self) -> bytes:
         pipeline = self.device.pipeline
@@ -173,6 +179,13 @@ class Standard:
             with self.device.ports.lock():
                 columns = [array.tobytes() for array in arrays]
         return STRING, b"".join(columns)
+
+    def _read_ports(self, a: Arguments) -> Result:
+        """Return the number of each port and the packets it lost on sending, to a full queue or an
+        interface that is down, as uint64 in this machine's byte order."""
+        counters = self.device.ports.counters()
+        rows = [(number, port.tx_dropped) for number, port in counters.items()]
+        return STRING, np.array(rows, np.uint64).tobytes()
 
     def _fill_columns(self, a: Arguments) -> Result:
         """Write one value into a range of elements of each array."""

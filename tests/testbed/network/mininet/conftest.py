@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import fcntl
 import inspect
-import os
 import re
 import tempfile
 import time
@@ -25,6 +24,7 @@ from testbed.network.mininet import MininetNetwork
 from testbed.network.requirements import missing
 from testbed.network.speed import patience
 from testbed.network.switches import Backend
+from testbed.rootless import user_outside
 from tests.testbed.network.real_time import Lateness, in_turns
 
 TOPOLOGY = FatTree(4)
@@ -80,7 +80,7 @@ def wait_until(condition: Callable[[], bool], seconds: float = 10) -> None:
 @contextmanager
 def turn() -> Iterator[None]:
     """One at a time, whatever test processes there are: these tests are about real time."""
-    name = f"canary-mininet-tests-{os.geteuid()}.lock"  # another user could not open it
+    name = f"canary-mininet-tests-{user_outside()}.lock"  # another user could not open it
     with open(Path(tempfile.gettempdir()) / name, "w") as f:
         fcntl.flock(f, fcntl.LOCK_EX)
         yield

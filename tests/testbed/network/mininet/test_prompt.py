@@ -54,9 +54,14 @@ def test_the_prompt(terminal: Terminal, tmp_path: Path) -> None:
         "iperf h0_0_0 h0_0_0": "two different hosts",
         "capture": "nothing is captured",
         "capture agg0_1 core2 /nowhere/x.pcap": "cannot write /nowhere/x.pcap",
-        "link h0_0_0": "",  # Mininet's own commands, too
+        "link h0_0_0": "give two neighbours and up or down",
+        "link h0_0_0 core0 down": "there is no link between h0_0_0 and core0",
+        "h0_0_0 ping -6 -c 1 h0_0_1": "no switch forwards IPv6",
+        "switch agg0_1": "give a switch and stop, start or restart",
+        "switch h0_0_0 stop": "h0_0_0 is not a switch: switches are",
+        "switch agg0_1 start": "agg0_1 is not stopped",
         "py 1/0": "division by zero",
-        "frobnicate": "Unknown command",
+        "frobnicate": "frobnicate: there is no such command",
         "h0_0_0": "Please enter a command",
     }
     for line, said in wrong.items():
@@ -88,7 +93,7 @@ def test_the_prompt(terminal: Terminal, tmp_path: Path) -> None:
     assert terminal.say("link agg0_1 core2 down") == ""
     answer = terminal.say("diagnose canary-mle, netbouncer")
     assert re.findall(r"^  (\S+).*agg0_1-", answer, re.MULTILINE) == ["canary-mle", "netbouncer"]
-    assert "injected: nothing\nswitched off, which is no injected fault: agg0_1--core2 (" in answer
+    assert "injected: nothing\nnot a fault: switched off: agg0_1--core2 (" in answer
     assert terminal.say("link agg0_1 core2 up") == ""
     assert terminal.say("fault") == "injected: nothing\n"
     assert "0% packet loss" in terminal.say("h0_0_0 ping -c 3 -i 0.2 h3_1_1")

@@ -1,0 +1,123 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`canary.net`: a network of real packets from Python, without root."""
+
+from __future__ import annotations
+
+import os
+import random
+import runpy
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import canary
+from scenarios.net import Net
+from testbed.network.network import NetworkError
+from testbed.network.requirements import not_installed
+from testbed.rootless import forbidden
+from tests.testbed.network.mininet.test_interruption import fabric_links
+
+LACKING = forbidden() or not_installed("softswitch")
+pytestmark = pytest.mark.skipif(bool(LACKING), reason=LACKING or "never")
+
+
+def test_a_lab_session_of_thirty_lines(capsys: pytest.CaptureFixture[str]) -> None:
+    links = fabric_links()
+    file = Path(__file__).with_name("lab_session.py")
+    assert len(file.read_text().splitlines()) <= 34
+    runpy.run_path(str(file))
+    said = capsys.readouterr().out
+    assert said.startswith("{'agg0_1->core2': 0.2} {'canary-mle': ['agg0_1->core2']}\n")
+    assert fabric_links() == links
+
+
+def test_what_is_wrong_is_one_line_and_the_network_stays() -> None:
+    with canary.net(topology="two-switch", backend="softswitch") as net:
+        assert (net.hosts, net.switches) == (["h0", "h1"], ["tor0", "tor1"])
+        wrong: dict[str, Callable[[], object]] = {
+            "there is no node 'h7': choose from h0, h1": lambda: net["h7"],
+            "no switch 'tor5'": lambda: net.fault("tor0->tor5", 0.1),
+            r"rate 7 is outside \(0, 1\]": lambda: net.fault("tor0->tor1", 7),
+            "there is no link between h0 and tor1": lambda: net.configLinkStatus(
+                "h0", "tor1", "down"
+            ),
+            "a link is up or down, not 'off'": lambda: net.configLinkStatus("h0", "tor0", "off"),
+            "tor0 is not stopped": lambda: net.start_switch("tor0"),
+            "there is no method 'canry'": lambda: net.diagnose("canry"),
+        }
+        for said, call in wrong.items():
+            with pytest.raises(ValueError, match=said) as error:
+                call()
+            assert "\n" not in str(error.value)
+        assert net.pingAll() == 0
+    with pytest.raises(NetworkError, match="the network is down"):
+        net.pingAll()
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"epochs": 3}, "EPOCHS is of runs"),
+        ({"backend": "virtual"}, "BACKEND=virtual has no network"),
+        ({"faults": "core9->agg0_0"}, "no link .core9->agg0_0."),
+        ({"k": 5}, "K=5 is not a fat-tree"),
+    ],
+)
+def test_settings_that_make_no_sense_bring_nothing_up(
+    settings: dict[str, object], said: str
+) -> None:
+    with pytest.raises(ValueError, match=said):
+        canary.net(**settings)  # type: ignore[arg-type]
+
+
+@pytest.mark.nightly
+def test_a_network_goes_with_the_program_that_made_it() -> None:
+    links = fabric_links()
+    net = canary.net(topology="two-switch")
+    os.kill(net._process.pid, 9)
+    with pytest.raises(NetworkError, match="the process of the network has ended"):
+        net.pingAll()
+    net.stop()
+    deadline = time.monotonic() + 30
+    while fabric_links() != links and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert fabric_links() == links
+
+
+SEQUENCES = int(os.environ.get("SEQUENCES", "200"))
+EVENTS = 20
+
+
+@pytest.mark.nightly
+def test_whatever_was_switched_off_all_is_well_after_the_last_repair() -> None:
+    """Random sequences of events, each with all that is off switched on again at its end."""
+    with canary.net(k=4, seed=1) as net:
+        for seed in range(SEQUENCES):
+            done = disturb(net, random.Random(seed))
+            assert not net.off and not net.troubles, (seed, done)
+            assert net.pingAll() == 0, (seed, done)
+            assert not any(net.diagnose("canary,canary-mle,netbouncer").values()), (seed, done)
+
+
+def disturb(net: Net, rng: random.Random) -> list[str]:
+    """Switch cables and switches off and on, then all on; return what was done."""
+    off: dict[tuple[str, ...], Callable[[], None]] = {}
+    done: list[str] = []
+    cables = [tuple(link.split("->")) for link in net.links]
+    cables += [(host, f"tor{host[1:4]}") for host in net.hosts]
+    for _ in range(EVENTS):
+        what = rng.choice([*cables, *((switch,) for switch in net.switches)])
+        done.append(f"{'on' if what in off else 'off'} {'--'.join(what)}")
+        if what in off:
+            off.pop(what)()
+        elif len(what) == 1:
+            net.stop_switch(*what)
+            off[what] = lambda what=what: net.start_switch(*what)
+        else:
+            net.configLinkStatus(what[0], what[1], "down")
+            off[what] = lambda what=what: net.configLinkStatus(what[0], what[1], "up")
+    while off:
+        off.pop(rng.choice([*off]))()
+    return done
