@@ -22,6 +22,7 @@ from scapy.layers.inet import IP, TCP
 from scapy.layers.l2 import Ether
 from scapy.utils import wrpcap
 
+from testbed.rootless import forbidden
 from tests.analysis.importers import world
 from tests.patience import PATIENCE_S
 
@@ -79,8 +80,8 @@ def why_not(command: str) -> str:
         if re.search(pattern, command):
             if shutil.which(program) is None:
                 return f"there is no {program}"
-            if os.geteuid() != 0:
-                return "it needs root"
+            if reason := forbidden():
+                return reason
     return ""
 
 
