@@ -19,6 +19,7 @@ from analysis.methods.registry import find_methods
 from scenarios.experiment.request import load_scenario
 from scenarios.experiment.run import run_experiment
 from scenarios.experiment.settings import make_settings
+from testbed.arrays import FloatArray
 from testbed.record.documents import Summary
 from tests.present import present
 
@@ -48,10 +49,15 @@ def runs(seconds: float, seeds: int, folder: Path, methods: str | None = None) -
     ]
 
 
+def scores(found: Sequence[Summary], method: str) -> FloatArray:
+    """Return F1 of a method on its own terms in each run, float64[runs]."""
+    entries = [summary["methods"][method] for summary in found]
+    return np.array([present(entry[entry["native"]]["f1"]) for entry in entries])
+
+
 def f1(found: Sequence[Summary], method: str) -> float:
     """Return the mean F1 of a method on its own terms."""
-    entries = [summary["methods"][method] for summary in found]
-    return float(np.mean([present(entry[entry["native"]]["f1"]) for entry in entries]))
+    return float(scores(found, method).mean())
 
 
 def starved(found: Sequence[Summary], method: str) -> bool:

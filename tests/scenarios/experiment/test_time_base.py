@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import itertools
+import math
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -11,7 +13,7 @@ import pytest
 
 from scenarios.experiment.settings import make_settings
 from testbed.record.documents import Summary
-from tests.studies.time_base import EPOCHS, PER_HOST, SECONDS, f1, runs, starved, table
+from tests.studies.time_base import EPOCHS, PER_HOST, SECONDS, f1, runs, scores, starved, table
 
 PRINTED = "007:threshold=0.01"
 QUICK = f"canary,netbouncer,007,{PRINTED},detector"
@@ -42,10 +44,14 @@ def test_ten_seconds_feed_everybody_and_one_does_not(tmp_path: Path) -> None:
 
 @pytest.mark.nightly
 def test_the_same_packets_over_another_time_are_the_same_verdicts(tmp_path: Path) -> None:
+    """Within 0.03 and what chance does: another time draws other losses, and two standard errors of
+    the differences between the runs of equal seeds are up to 0.1."""
     found = {seconds: runs(seconds, 20, tmp_path) for seconds in SECONDS}
     assert max(map(packets, found.values())) < 1.03 * min(map(packets, found.values()))
     for method in found[10][0]["methods"]:
         fed = [own for own in found.values() if not starved(own, method)]
         assert found[10] in fed and found[30] in fed, method
-        means = [f1(own, method) for own in fed]
-        assert max(means) - min(means) <= 0.03, "\n".join([method, *table(found)])
+        for one, other in itertools.combinations(fed, 2):
+            apart = scores(one, method) - scores(other, method)
+            chance = 2 * apart.std(ddof=1) / math.sqrt(len(apart))
+            assert abs(apart.mean()) <= 0.03 + chance, "\n".join([method, *table(found)])
