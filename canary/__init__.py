@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from scenarios.compared import Comparison, compare, load_comparison
     from scenarios.experiment.request import Scenario
     from scenarios.experiment.settings import Settings
-    from scenarios.net import net
+    from scenarios.real_net import net
     from testbed.fabric.clos import Fabric
     from testbed.fabric.fat_tree import FatTree
     from testbed.fabric.segments import Segments
@@ -79,7 +79,7 @@ _MODULES = {
     "scenarios.compared": ("Comparison", "compare", "load_comparison"),
     "scenarios.experiment.request": ("Scenario",),
     "scenarios.experiment.settings": ("Settings",),
-    "scenarios.net": ("net",),
+    "scenarios.real_net": ("net",),
     "testbed.fabric.clos": ("Fabric",),
     "testbed.fabric.fat_tree": ("FatTree",),
     "testbed.fabric.segments": ("Segments",),

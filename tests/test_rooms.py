@@ -78,7 +78,7 @@ SCENARIOS: dict[str, set[str]] = {
     "scenarios.compared": {"scenarios.experiment", "scenarios.many", "scenarios.keywords"},
     "scenarios.frames": set(),
     "scenarios.keywords": {"scenarios.experiment"},
-    "scenarios.net": {"scenarios.keywords", "scenarios.live"},
+    "scenarios.real_net": {"scenarios.keywords", "scenarios.live"},
     "scenarios.notebook": EXTRAS,
     "scenarios.pytest_fixture": {"scenarios.api"},
     "scenarios.__main__": {"scenarios.command", "scenarios.process"},

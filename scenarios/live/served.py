@@ -31,7 +31,7 @@ from testbed.network.mininet import MininetNetwork
 
 
 class Served:
-    """What `scenarios.net.Net` calls, with names of nodes and links as text."""
+    """What `scenarios.real_net.Net` calls, with names of nodes and links as text."""
 
     def __init__(self, network: MininetNetwork, live: Live) -> None:
         self._network, self._live = network, live

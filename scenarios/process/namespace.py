@@ -18,7 +18,6 @@ from multiprocessing import Pipe
 from pathlib import Path
 
 from testbed.errors import UserError
-from testbed.network.requirements import no_namespaces
 from testbed.rootless import LOOPBACK_UP, UNSHARE, forbidden, may_make_networks
 
 PAGE = "PAGE_OF_CANARY"  # not CANARY_*, which names options of the command line
@@ -45,6 +44,8 @@ def enter(
         UserError: The kernel lets users make no namespaces, and SUDO=1 was not given or does not
             do (one line).
     """
+    from testbed.network.requirements import no_namespaces  # which imports NumPy
+
     if no_namespaces() or may_make_networks():  # the former is told where the network is made
         return
     program = [*LOOPBACK_UP, sys.executable, "-P", "-m", "scenarios", *sys.argv[1:]]

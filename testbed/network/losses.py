@@ -172,7 +172,7 @@ class Losses:
         def one(control: RemoteSwitch) -> LongArray:
             """Return the counts of one switch, by cause and port."""
             counts = np.zeros(self._shape[1:], np.int64)
-            if (ended := control.endings(ports)) is not None:
+            if (ended := control.counts(list(ENDINGS.values()), ports)) is not None:
                 counts[:-1, 1:] = ended
             for port, packets in (control.unsent() or {}).items():
                 counts[-1, port] = packets

@@ -101,7 +101,7 @@ def count(name: str) -> int:
         switch_counting.count(0)
 
     VirtualNetwork._run = run_counted
-    loop.record = lambda *args: None
+    loop.record = lambda *args, **named: None
     settings = make_settings({"backend": "virtual", "threads": 1, **RUNS[name]})
     request, layout = make_request(None, {}, None), layout_of(settings)
     fabric = layout.fabric

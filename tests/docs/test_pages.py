@@ -95,7 +95,8 @@ def blocks() -> list[object]:
             re.findall(r"^```python\n(.*?)^```$", page.read_text(), FLAGS)
         ):
             code = BEFORE.get(page.stem, "") + block
-            marks = [pytest.mark.nightly] if "run(" in code and page.stem != "README" else []
+            slow = ("run(" in code and page.stem != "README") or "canary.net(" in code
+            marks = [pytest.mark.nightly] if slow else []
             found.append(pytest.param(code, id=f"{page.stem}-{number}", marks=marks))
     return found
 

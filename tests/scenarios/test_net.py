@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import canary
-from scenarios.net import Net
+from scenarios.real_net import Net
 from testbed.network.network import NetworkError
 from testbed.network.requirements import not_installed
 from testbed.rootless import forbidden

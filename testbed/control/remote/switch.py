@@ -25,7 +25,6 @@ from testbed.control.remote.connection import (
 )
 from testbed.control.remote.tables import RemoteProfile, RemoteTable, known, p4info_pb2, tables_of
 from testbed.control.remote.thrift import CARRIED_BITS, RegisterClient, ThriftError
-from testbed.dataplane.endings import ENDINGS
 
 T = TypeVar("T")
 
@@ -177,17 +176,14 @@ class RemoteSwitch:
             counts[entry.index.index] = (entry.data.packet_count, entry.data.byte_count)
         return counts
 
-    def endings(self, ports: Sequence[int]) -> npt.NDArray[np.int64] | None:
-        """Return the packets that ended in the switch, by cause and ingress port; None if it does
-        not answer or its program does not count them.
+    def counts(self, names: Sequence[str], ports: Sequence[int]) -> npt.NDArray[np.int64] | None:
+        """Return the packets that counters of ports have counted, int64[len(names), len(ports)];
+        None if the switch does not answer or its program lacks one of them.
 
         Args:
+            names: The counters.
             ports: The ports to read, from 1 on.
-
-        Returns:
-            int64[len(ENDINGS), len(ports)], in the order of `testbed.dataplane.endings.ENDINGS`.
         """
-        names = list(ENDINGS.values())
         if not self._counters.keys() >= set(names):
             return None
         rows = {self._counters[name].preamble.id: row for row, name in enumerate(names)}

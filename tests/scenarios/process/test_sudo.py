@@ -63,8 +63,8 @@ def test_what_only_root_may_read_is_not_read(sudo: User) -> None:
 
 def test_a_program_that_the_user_cannot_read_is_told(sudo: User) -> None:
     prelude = f"mount -t tmpfs -o mode=700 tmpfs {ROOT.parent}\n"
-    kept = f"mkdir -p /tmp/.kept && mount --bind {ROOT.parent} /tmp/.kept\n"
-    again = f"mkdir -p {ROOT} && mount --bind /tmp/.kept/{ROOT.name} {ROOT}\n"
+    kept = f"mount -t tmpfs tmpfs /mnt && mkdir /mnt/1 && mount --bind {ROOT.parent} /mnt/1\n"
+    again = f"mkdir -p {ROOT} && mount --bind /mnt/1/{ROOT.name} {ROOT}\n"
     code, out, errors = sudo.run("plan", "K=4", prelude=kept + prelude + again)
     assert code == 2 and not out
     assert errors.startswith(f"canary: {UID}, who called sudo, cannot read "), errors
