@@ -10,8 +10,8 @@ import numpy.typing as npt
 
 from scenarios.experiment.fabrics import fabric_of
 from scenarios.experiment.settings import REAL_TIME, Backend, Injector, Settings
-from testbed.arrays import BoolArray
-from testbed.control.selection import SelectionParameters, flows_that_fit
+from testbed.arrays import BoolArray, LongArray
+from testbed.control.selection import UNLIMITED, SelectionParameters, flows_that_fit
 from testbed.dataplane.adapted import IcmpLimit
 from testbed.fabric.clos import Fabric
 from testbed.fabric.monitors import monitor_switches
@@ -150,6 +150,16 @@ FRAME_BYTES = 1514
 """The largest frame of the traffic, which QUEUE counts."""
 
 
+def _crossing(fabric: PacketFabric, traffic: Traffic) -> LongArray:
+    """Return how many flows cross each switch, int64[n_switches]: the more of those that begin and
+    those that end at a ToR; of other switches, an equal share of all, which at most they have."""
+    ends = (fabric.host_tor[host] for host in (traffic.src_host, traffic.dst_host))
+    of_tor = np.max([np.bincount(end, minlength=fabric.n_switches) for end in ends], axis=0)
+    tier = np.asarray(fabric.tier)
+    others = np.array([traffic.n_flows // max((tier == each).sum(), 1) for each in tier])
+    return np.where(tier == 0, of_tor, others).astype(np.int64)
+
+
 def inputs_of(
     settings: Settings, fabric: PacketFabric, plan: FaultPlan, traffic: Traffic
 ) -> Inputs:
@@ -162,7 +172,8 @@ def inputs_of(
         traffic: The hosts' packets.
     """
     segments = fabric.segments(settings.monitors, settings.seed)
-    fit = flows_that_fit(segments)
+    most = flows_that_fit(segments, _crossing(fabric, traffic))
+    fit = int(most.min(initial=UNLIMITED))
     return Inputs(
         backend=settings.backend,
         threads=settings.threads,
@@ -176,7 +187,7 @@ def inputs_of(
             min(settings.beta, fit),
             min(settings.delta, fit),
             settings.eta,
-            most=fit,
+            most=most,
         ),
         plan=plan,
         injector=settings.injector,

@@ -318,7 +318,7 @@ def _network(
         "events": [*emulation.events.in_words(), *_dropped_in_restarts(by_emulator)],
         "restarted": emulation.events.void(len(history.rules)),
         "rerouted": emulation.events.rerouted(len(history.rules)),
-        "flows_a_segment": selector.parameters.most,
+        "flows_a_segment": int(np.min(selector.parameters.most)),
         "rules_installed": selector.installed,
         "rules_removed": selector.removed,
         "rules_refused": selector.refused,

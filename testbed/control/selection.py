@@ -37,8 +37,8 @@ class SelectionParameters:
 
     ``alpha`` packets and ``beta`` flows a segment and epoch, ``delta`` flows a request, ``eta``
     packets in HashPipe that a large flow exceeds; ``latency_ns`` is the time from a digest to the
-    rules it causes. ``most`` is the most flows that are monitored on a segment, whatever it counts:
-    see `flows_that_fit`.
+    rules it causes. ``most`` is the most flows that are monitored on a segment, whatever it counts;
+    as int64[S] it is that of each segment, see `flows_that_fit`.
     """
 
     alpha: int = 1000
@@ -46,25 +46,37 @@ class SelectionParameters:
     delta: int = 20
     eta: int = 16
     latency_ns: int = 5_000_000
-    most: int = 1 << 31
+    most: int | npt.NDArray[np.int64] = 1 << 31
 
 
 _CLEAN = 0.8
 """Share of a meter's flows that have a clean bucket when it is full, as in Canary's table II."""
 
 
-def flows_that_fit(segments: Segments) -> int:
-    """Return how many flows of each segment the meters tell apart, at least 1.
+UNLIMITED = 1 << 31
+
+
+def flows_that_fit(segments: Segments, crossing: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """Return how many flows of each segment the meters at its ends tell apart, at least 1:
+    int64[S]. It is `UNLIMITED` where neither meter has so many flows that they may be too many.
 
     A meter with more flows counts fewer of them: n flows in rows of w buckets have a clean one with
     probability 1 - (1 - exp(-n / w)) ** d (Canary, theorem 2), and at both ends of a segment n
-    times the square of that is largest near the n taken here. At K=16 a core switch is an end of
-    128 segments, so it is 7; at K=8 it is 28.
+    times the square of that is largest near the n taken here, 900. At K=16 a core switch is an end
+    of 128 segments, so it is 7; at K=8 it is 28. With ToRs alone as monitors a ToR at K=8 is an end
+    of 460, most of which no flow takes.
+
+    Args:
+        segments: The segments.
+        crossing: The flows that cross each switch in the run, about, int64[n_switches].
     """
-    ends = (segments.upstream, segments.downstream)
-    busiest = max(int(np.bincount(end).max(initial=1)) for end in ends)
     fill = -math.log(1 - (1 - _CLEAN) ** (1 / ROWS))
-    return max(int(fill * BUCKETS) // busiest, 1)
+    room, n = int(fill * BUCKETS), len(crossing)
+    most = np.full(len(segments), UNLIMITED, np.int64)
+    for end in (segments.upstream, segments.downstream):
+        share = np.maximum(room // np.maximum(np.bincount(end, minlength=n), 1), 1)
+        most = np.minimum(most, np.where(crossing > room, share, UNLIMITED)[end])
+    return most
 
 
 @dataclass

@@ -10,7 +10,12 @@ import numpy as np
 import pytest
 
 from testbed.control.epochs import Exchanged
-from testbed.control.selection import FlowSelector, SelectionParameters, flows_that_fit
+from testbed.control.selection import (
+    UNLIMITED,
+    FlowSelector,
+    SelectionParameters,
+    flows_that_fit,
+)
 from testbed.dataplane import BUCKETS, DSM, HEAVY_HITTER, ROWS, USM
 from testbed.fabric.fat_tree import FatTree
 from testbed.fabric.pathbf import SegmentDecoder, switch_ids
@@ -124,8 +129,11 @@ def test_a_segment_asks_for_no_more_flows_than_meters_tell_apart() -> None:
 @pytest.mark.parametrize(("k", "flows"), [(4, 112), (8, 28), (16, 7)])
 def test_as_many_flows_fit_as_the_meters_count_best(k: int, flows: int) -> None:
     """More flows on every segment are fewer with a clean bucket at both ends, by theorem 2."""
-    segments = FatTree(k).segments()
-    assert flows_that_fit(segments) == flows
+    fabric = FatTree(k)
+    segments = fabric.segments()
+    many, few = (np.full(fabric.n_switches, each) for each in (901, 900))
+    assert flows_that_fit(segments, many).min() == flows
+    assert (flows_that_fit(segments, few) == UNLIMITED).all()
     ends = max(np.bincount(end).max() for end in (segments.upstream, segments.downstream))
 
     def counted(each: float) -> float:
