@@ -100,7 +100,7 @@ def run(
     writer = RunWriter(where, numbered=path is None)
 
     def emulate() -> None:
-        """Make the run."""
+        """Emulate and diagnose here, or, on real packets, where it can have a network."""
         run_experiment(request.name, request.scenario, made, writer, chosen)
 
     if made.real_time:

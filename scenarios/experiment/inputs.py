@@ -155,9 +155,8 @@ def _crossing(fabric: PacketFabric, traffic: Traffic) -> LongArray:
     those that end at a ToR; of other switches, an equal share of all, which at most they have."""
     ends = (fabric.host_tor[host] for host in (traffic.src_host, traffic.dst_host))
     of_tor = np.max([np.bincount(end, minlength=fabric.n_switches) for end in ends], axis=0)
-    tier = np.asarray(fabric.tier)
-    others = np.array([traffic.n_flows // max((tier == each).sum(), 1) for each in tier])
-    return np.where(tier == 0, of_tor, others).astype(np.int64)
+    others = traffic.n_flows // np.bincount(fabric.tier)[fabric.tier]
+    return np.where(fabric.tier == 0, of_tor, others).astype(np.int64)
 
 
 def inputs_of(

@@ -8,7 +8,7 @@ from importlib import import_module
 
 
 def _load() -> None:
-    """Import the modules."""
+    """Import what every run needs, so that the processes forked from this one have it."""
     gc.disable()  # until all is there: it would look at these objects again and again
     import_module("scenarios.many.compare")
     gc.freeze()  # a copy need not look at them either

@@ -31,6 +31,10 @@ _U32_MAX = 0xFFFFFFFF
 _PATH_BF = HEAVY_HITTER.digest.position("path_bf")
 
 
+UNLIMITED = 1 << 31
+"""More flows than a segment ever has."""
+
+
 @dataclass(frozen=True)
 class SelectionParameters:
     """Thresholds of Canary's table III.
@@ -46,14 +50,11 @@ class SelectionParameters:
     delta: int = 20
     eta: int = 16
     latency_ns: int = 5_000_000
-    most: int | npt.NDArray[np.int64] = 1 << 31
+    most: int | npt.NDArray[np.int64] = UNLIMITED
 
 
 _CLEAN = 0.8
 """Share of a meter's flows that have a clean bucket when it is full, as in Canary's table II."""
-
-
-UNLIMITED = 1 << 31
 
 
 def flows_that_fit(segments: Segments, crossing: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
