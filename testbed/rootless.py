@@ -17,8 +17,13 @@ from pathlib import Path
 UNSHARE = ("unshare", "--user", "--map-root-user", "--net")
 """The command of util-linux, without the program that it starts in the new namespaces."""
 
-LOOPBACK_UP = ("sh", "-c", 'ip link set lo up && exec "$@"', "sh")
-"""A command, without the program that it starts in a namespace whose loopback interface is down."""
+SYSTEM_FOLDERS = ":/usr/local/sbin:/usr/sbin:/sbin"
+"""What an ordinary user's PATH lacks on Debian: there are ``tc``, ``nft`` and ``ifconfig``."""
+
+_IN_A_NAMESPACE = f'export PATH="$PATH{SYSTEM_FOLDERS}"; ip link set lo up && exec "$@"'
+LOOPBACK_UP = ("sh", "-c", _IN_A_NAMESPACE, "sh")
+"""A command, without the program that it starts in a namespace whose loopback interface is down;
+the program finds those of `SYSTEM_FOLDERS`."""
 
 _CAPABILITIES = sum(1 << number for number in (12, 13, 21))  # NET_ADMIN, NET_RAW, SYS_ADMIN
 
