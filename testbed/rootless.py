@@ -10,6 +10,7 @@ outside, and browsers there reach it.
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 from functools import cache
 from pathlib import Path
@@ -35,6 +36,17 @@ _SETTINGS = (
 )
 """Settings of kernels, the value with which users can make no namespaces, and one with which they
 can."""
+
+
+def search_path() -> str:
+    """Return the PATH on which programs of the system are found: this process's own, then
+    `SYSTEM_FOLDERS`."""
+    return os.environ.get("PATH", os.defpath) + SYSTEM_FOLDERS
+
+
+def find_program(name: str) -> str | None:
+    """Return the path of a program on `search_path`, or None if it is not there."""
+    return shutil.which(name, path=search_path())
 
 
 def may_make_networks() -> bool:

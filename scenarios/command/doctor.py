@@ -9,7 +9,6 @@ from __future__ import annotations
 import mmap
 import platform
 import re
-import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -28,7 +27,7 @@ from testbed.cores import usable_cores
 from testbed.fabric.names import plain
 from testbed.faults.kernel_injectors import NetemInjector, NftInjector, in_new_namespace
 from testbed.network.requirements import BMV2, IP, IPERF, MNEXEC, P4C, PING, Tool, not_installed
-from testbed.rootless import forbidden
+from testbed.rootless import find_program, forbidden
 
 _TALKS = (b"Egress port is {}", b"Processing packet received on port")
 """Texts that BMv2 logs for every packet if its logging macros are compiled in."""
@@ -115,7 +114,7 @@ def _real_packets() -> Iterator[Finding]:
 def _bmv2() -> Iterator[Finding]:
     """Yield whether BMv2 and p4c are installed, and whether BMv2 is slow."""
     found = _tool("BMv2", BMV2)
-    path = shutil.which(BMV2.command)
+    path = find_program(BMV2.command)
     if found.state == "good" and path is not None and (reason := bmv2_is_slow(Path(path))):
         found = Finding("BMv2", "weak", f"{found.says}: {reason}")
     yield found
@@ -166,7 +165,8 @@ def _tool(name: str, tool: Tool) -> Finding:
     """Return whether a program is installed and runs, with its version."""
     if tool.lacking:
         return Finding(name, "missing", tool.lacking, tool.without)
-    return Finding(name, "good", _version(tool.command, tool.asks))
+    path = find_program(tool.command) or tool.command
+    return Finding(name, "good", _version(path, tool.asks))
 
 
 def _version(command: str, *asks: str) -> str:
@@ -176,9 +176,9 @@ def _version(command: str, *asks: str) -> str:
             [command, *asks], capture_output=True, text=True, timeout=20, check=False
         )
     except (OSError, subprocess.SubprocessError):
-        return f"{shutil.which(command)} does not run"
+        return f"{command} does not run"
     lines = [line.strip() for line in (done.stdout + done.stderr).splitlines()]
-    found = next((line for line in lines if re.search(r"\d", line)), shutil.which(command) or "")
+    found = next((line for line in lines if re.search(r"\d", line)), command)
     return found if len(found) < 60 else found[:57] + "..."
 
 

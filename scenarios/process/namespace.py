@@ -18,7 +18,7 @@ from multiprocessing import Pipe
 from pathlib import Path
 
 from testbed.errors import UserError
-from testbed.rootless import LOOPBACK_UP, SYSTEM_FOLDERS, UNSHARE, forbidden, may_make_networks
+from testbed.rootless import LOOPBACK_UP, UNSHARE, forbidden, may_make_networks, search_path
 
 PAGE = "PAGE_OF_CANARY"  # not CANARY_*, which names options of the command line
 """The variable with the number of the socket on which the live page is served."""
@@ -115,7 +115,7 @@ def _unshare() -> None:
     Path("/proc/self/uid_map").write_text(f"0 {uid} 1")
     Path("/proc/self/gid_map").write_text(f"0 {gid} 1")
     subprocess.run([*LOOPBACK_UP, "true"], check=False)
-    os.environ["PATH"] = os.environ.get("PATH", os.defpath) + SYSTEM_FOLDERS
+    os.environ["PATH"] = search_path()
 
 
 def _through_sudo() -> list[str]:

@@ -8,7 +8,7 @@ that direction of the link.
 from __future__ import annotations
 
 import json
-import shutil
+import os
 import subprocess
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
@@ -22,7 +22,7 @@ from testbed.dataplane import SHIM_BITS
 from testbed.errors import UserError
 from testbed.fabric.packet_fabric import PacketFabric
 from testbed.faults.plan import Fault, FaultPlan, FlowMatch, Ternary
-from testbed.rootless import unshare
+from testbed.rootless import find_program, search_path, unshare
 
 Egress = Callable[[int], tuple[int, str]]
 """Returns, for a directed link, a process in the namespace where it begins and its interface."""
@@ -187,7 +187,7 @@ class NetemInjector(KernelInjector):
     @staticmethod
     def available() -> str:
         """Return why this kernel or machine cannot do it, "" if it can; uses a new namespace."""
-        if shutil.which("tc") is None:
+        if find_program("tc") is None:
             return "INJECTOR=netem needs tc (apt install iproute2); use INJECTOR=p4 or nft"
         if complaint := in_new_namespace(_replace("lo", ["loss", "random", "1%"])):
             return (
@@ -281,7 +281,7 @@ class NftInjector(KernelInjector):
     @staticmethod
     def available() -> str:
         """Return why this kernel or machine cannot do it, "" if it can; uses a new namespace."""
-        if shutil.which("nft") is None:
+        if find_program("nft") is None:
             return "INJECTOR=nft needs nft (apt install nftables); use INJECTOR=p4 or netem"
         if complaint := in_new_namespace(["nft", "-f", "-"], ruleset("lo", [], 0.5)):
             return (
@@ -374,12 +374,20 @@ def ask_in(pid: int, command: Sequence[str]) -> Any:
     Raises:
         InjectorError: It fails, or prints something else.
     """
-    result = subprocess.run([*_inside(pid), *command], capture_output=True, text=True, check=False)
+    result = _run([*_inside(pid), *command])
     try:
         return json.loads(result.stdout)
     except ValueError:
         reason = " ".join(result.stderr.split()) or "no JSON"
         raise InjectorError(f"{' '.join(command)}: {reason}") from None
+
+
+def _run(command: list[str], text: str = "") -> subprocess.CompletedProcess[str]:
+    """Run a command with ``text`` as its standard input, and return its result."""
+    environment = {**os.environ, "PATH": search_path()}
+    return subprocess.run(
+        command, input=text, capture_output=True, text=True, env=environment, check=False
+    )
 
 
 def _inside(pid: int) -> list[str]:
@@ -393,7 +401,7 @@ def in_new_namespace(command: Sequence[str], text: str = "") -> str:
 
 def _complaint(command: list[str], text: str) -> str:
     try:
-        result = subprocess.run(command, input=text, capture_output=True, text=True, check=False)
+        result = _run(command, text)
     except OSError as e:
         return f"{e.filename}: {e.strerror}"
     lines = [line for line in result.stderr.splitlines() if line.strip()]

@@ -4,14 +4,13 @@
 from __future__ import annotations
 
 import importlib.util
-import shutil
 import subprocess
 import sys
 from dataclasses import dataclass
 from functools import cache
 
 from testbed.network.switches import SOFT_SWITCHES, Backend
-from testbed.rootless import forbidden, may_make_networks
+from testbed.rootless import find_program, forbidden, may_make_networks
 
 
 @dataclass(frozen=True)
@@ -36,7 +35,7 @@ class Tool:
     def lacking(self) -> str:
         """Return a line that says what to do if the program is missing or does not run; "" if it
         runs."""
-        path = shutil.which(self.command)
+        path = find_program(self.command)
         problem = "is not on the PATH" if path is None else failure(path, self.asks)
         if not problem:
             return ""

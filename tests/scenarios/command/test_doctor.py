@@ -15,6 +15,7 @@ from canary_softswitch import SoftSwitchError
 from canary_softswitch.compiler.build import compiler
 from scenarios.command.doctor import Finding, bmv2_is_slow, examine, render_findings
 from scenarios.experiment.estimate import available_bytes
+from testbed import rootless
 from testbed.network.network import NetworkError
 from testbed.network.requirements import not_installed
 from testbed.rootless import forbidden
@@ -25,6 +26,7 @@ from tests.scenarios.conftest import Canary
 @pytest.fixture
 def nothing_installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(rootless, "SYSTEM_FOLDERS", "")
     monkeypatch.delenv("CC", raising=False)
     monkeypatch.setitem(sys.modules, "ziglang", None)
 
@@ -65,6 +67,18 @@ def test_a_program_that_does_not_run_is_missing(
     assert "does not run" in found["BMv2"].says and loader in found["BMv2"].says
     assert "bmv2" not in found["BACKEND"].says
     assert (found["p4c"].state, found["p4c"].says) == ("good", "p4c 1.2.5")
+
+
+def test_programs_of_system_folders_are_found_with_a_users_path(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Debian has tc and nft in /usr/sbin, which is not on an ordinary user's PATH."""
+    program(tmp_path, "mnexec", "echo 2.3.0")
+    monkeypatch.setattr(rootless, "SYSTEM_FOLDERS", f":{tmp_path}")
+    monkeypatch.setenv("PATH", "/nowhere")
+    found = {finding.name: finding for finding in examine()}
+    assert (found["Mininet"].state, found["Mininet"].says) == ("good", "2.3.0")
+    assert os.environ["PATH"] == "/nowhere"
 
 
 def test_what_is_there_is_said(canary: Canary) -> None:
