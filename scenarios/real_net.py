@@ -161,6 +161,14 @@ class Net:
         """Start a switch that was stopped, with the entries that it had."""
         self._call("set_switch", switch, True)
 
+    def stop_host(self, host: str) -> None:
+        """Cut a host off, until `start_host`, and end the programs that run on it."""
+        self._call("set_host", host, False)
+
+    def start_host(self, host: str) -> None:
+        """Let a host that was stopped reach the network again."""
+        self._call("set_host", host, True)
+
     @property
     def off(self) -> list[str]:
         """Return the directed links that are switched off, at an end or with a switch."""

@@ -99,16 +99,19 @@ class Events:
         (uplinks.drain if event.kind == "drain" else uplinks.undrain)(event.target)
 
     def _switch(self, event: Event, what: str) -> None:
-        """Switch a cable or a switch of a real network off or on."""
+        """Switch a cable, a switch or a host of a real network off or on."""
         network, fabric = self.network, self.network.topology
         assert isinstance(network, Switchable)  # `Settings` has checked this
-        if event.kind == "stop":
+        host = event.target - fabric.n_switches if event.kind in ("stop", "start") else -1
+        if event.kind == "stop" and host < 0:
             network.stop_switch(event.target)
             self.selector.restarted(event.target)
             self._absent(event.target, what, event.time_ns, restarted=True)
         else:
             self._happened.append(f"{event.seconds:g} s: {what}")
-        if event.kind == "start":
+        if host >= 0:
+            (network.stop_host if event.kind == "stop" else network.start_host)(host)
+        elif event.kind == "start":
             network.start_switch(event.target)
         elif event.kind in ("down", "up"):
             if event.target < fabric.n_links:

@@ -158,6 +158,30 @@ class Live:
             self._emulation.selector.restarted(switch)
         return restored
 
+    def stop_host(self, host: int) -> None:
+        """Cut the host with this number off, and end the programs that run on it.
+
+        Raises:
+            FaultError: It is stopped already.
+        """
+        network, name = self._emulation.network, self.topology.host_names[host]
+        assert isinstance(network, MininetNetwork)
+        if name in network.stopped_hosts:
+            raise FaultError(f"{name} is stopped already: host {name} start")
+        network.stop_host(host)
+
+    def start_host(self, host: int) -> None:
+        """Let a host that was stopped reach the network again.
+
+        Raises:
+            FaultError: It is not stopped.
+        """
+        network, name = self._emulation.network, self.topology.host_names[host]
+        assert isinstance(network, MininetNetwork)
+        if name not in network.stopped_hosts:
+            raise FaultError(f"{name} is not stopped")
+        network.start_host(host)
+
     @property
     def _stopped(self) -> list[int]:
         network = self._emulation.network

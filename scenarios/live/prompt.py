@@ -227,6 +227,19 @@ class Prompt(CLI):
             print(f"{words[0]} is up: {entries} entries restored", flush=True)
         self._list_faults()
 
+    def do_host(self, line: str) -> None:
+        """host h0_0_0 stop: cut this host off and end the programs that run on it; start: let it
+        reach the network again; restart: both."""
+        words = line.split()
+        if len(words) != 2 or words[1] not in ("stop", "start", "restart"):
+            raise UsageError("give a host and stop, start or restart: host h0_0_0 stop")
+        host = self._host(words[0])
+        if words[1] != "start":
+            self._live.stop_host(host)
+        if words[1] != "stop":
+            self._live.start_host(host)
+        self._list_faults()
+
     def do_meters(self, line: str) -> None:
         """meters: send a few seconds of traffic and show what Canary's meters counted on the
         segments that lost most."""
@@ -339,11 +352,17 @@ class Prompt(CLI):
             print(what, flush=True)
 
     def _list_faults(self) -> None:
-        """Print the injected faults, and the links that were switched off."""
+        """Print the injected faults, and what was switched off."""
         names = self._live.topology.link_names
         broken = [f"{names[fault.link]} loses {fault.rate:.4g}" for fault in self._live.faults]
         print(f"injected: {', '.join(broken) or 'nothing'}", flush=True)
-        off = {f"{a}--{b}": f"link {a} {b} up" for a, b in self._network.cables_down}
+        hosts = self._network.stopped_hosts
+        off = {
+            f"{a}--{b}": f"link {a} {b} up"
+            for a, b in self._network.cables_down
+            if not {a, b} & {*hosts}
+        }
+        off |= {name: f"host {name} start" for name in hosts}
         stopped = [self._live.topology.switch_names[s] for s in self._network.stopped_switches]
         off |= {name: f"switch {name} start" for name in stopped}
         if off:

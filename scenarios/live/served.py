@@ -27,6 +27,7 @@ from scenarios.live.network import Live
 from scenarios.live.session import session, session_settings
 from scenarios.process.signals import raise_on_signals
 from testbed.errors import UserError
+from testbed.fabric.names import nearest
 from testbed.network.mininet import MininetNetwork
 
 
@@ -75,6 +76,13 @@ class Served:
         """Start or stop a switch."""
         number = self._fabric.switch(switch)
         (self._live.start_switch if up else self._live.stop_switch)(number)
+
+    def set_host(self, host: str, up: bool) -> None:
+        """Start or stop a host."""
+        if host not in self._fabric.host_names:
+            raise UserError(f"no host {host!r}: {nearest(host, self._fabric.host_names)}")
+        number = self._fabric.host_names.index(host)
+        (self._live.start_host if up else self._live.stop_host)(number)
 
     def off(self) -> list[str]:
         """Return the names of the directed links that are switched off."""

@@ -13,7 +13,7 @@ On real packets also:
 
     0.5 down agg0_0-core0         switch this cable off; h0_0_0: that of a host
     0.8 up agg0_0-core0           and on again
-    0.5 stop core0                end this switch
+    0.5 stop core0                end this switch; h0_0_0: cut this host off, and end its programs
     0.8 start core0               and start it again, without tables and with its meters at zero
 
 What was switched off is no fault: it counts as not observed in the whole run.
@@ -59,7 +59,8 @@ class Event:
         seconds: Its time in seconds from the run's beginning.
         kind: What happens, see the module.
         target: The directed link; of a link that goes down or up one of its two directions, or, for
-            that of a host, the number of links plus that of the host; or the switch.
+            that of a host, the number of links plus that of the host; or the switch, or, for a host
+            that is stopped or started, the number of switches plus that of the host.
         name: The name of the target.
     """
 
@@ -128,7 +129,10 @@ def _read(item: str, topology: PacketFabric, duration_s: float) -> Event:
         raise _wrong(item, f"{end}: use an earlier time or more EPOCHS")
     try:
         name = name[:_SHOWN]
-        if kind in _SWITCHES:
+        if kind in ("stop", "start") and name in topology.host_names:
+            target = topology.n_switches + topology.host_names.index(name)
+            names = [*topology.switch_names, *topology.host_names]
+        elif kind in _SWITCHES:
             target, names = named_switch(topology, name), topology.switch_names
         elif kind in ("down", "up"):
             target = _cable(topology, name)

@@ -193,6 +193,19 @@ class MininetNetwork:
         """Switch the cables between two nodes on or off; see `Nodes.set_cable`."""
         self._nodes.set_cable(a, b, up)
 
+    def stop_host(self, host: int) -> None:
+        """Cut a host off, until `start_host`, and end the programs that run on it."""
+        self._nodes.stop_host(self.topology.host_names[host])
+
+    def start_host(self, host: int) -> None:
+        """Let a stopped host reach the network again, with the address and routes that it had."""
+        self._nodes.start_host(self.topology.host_names[host])
+
+    @property
+    def stopped_hosts(self) -> list[str]:
+        """Return the names of the hosts that were stopped and not started again."""
+        return self._nodes.stopped_hosts
+
     def restore_hosts(self) -> None:
         """Give hosts their addresses and routes back, if their interfaces were down meanwhile."""
         self._nodes.restore_hosts()

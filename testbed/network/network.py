@@ -91,7 +91,7 @@ class OwnLosses(Protocol):
 
 @runtime_checkable
 class Switchable(Protocol):
-    """A real network, whose links and switches can be switched off and on."""
+    """A real network, whose links, switches and hosts can be switched off and on."""
 
     def set_cable(self, a: str, b: str, up: bool) -> None:
         """Switch the cables between two nodes on or off."""
@@ -103,6 +103,14 @@ class Switchable(Protocol):
 
     def start_switch(self, switch: int) -> None:
         """Start a switch that was stopped; `Network.answers` tells when it is up."""
+        ...
+
+    def stop_host(self, host: int) -> None:
+        """Cut a host off, until `start_host`."""
+        ...
+
+    def start_host(self, host: int) -> None:
+        """Let a host that was stopped reach the network again."""
         ...
 
     def switched_off(self) -> tuple[set[int], set[int]]:

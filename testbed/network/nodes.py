@@ -10,9 +10,10 @@ import os
 import signal
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from ipaddress import IPv4Address
+from pathlib import Path
 from typing import Any
 
 from testbed.fabric.packet_fabric import PacketFabric
@@ -52,6 +53,7 @@ class Nodes:
         self._addresses = dict(zip(self._names, map(_ip, addresses), strict=True))
         self._nodes: dict[str, Any] = {}
         self._namespaces: dict[str, int] = {}  # open files, which keep them
+        self._stopped: set[str] = set()
 
     def make(self, token: str) -> None:
         """Start all nodes, with a run's token in their environment, and connect them.
@@ -117,9 +119,38 @@ class Nodes:
         if not ends:
             raise NetworkError(f"there is no link between {a} and {b}")
         for node, interface in ends:
-            with inside(self.pid(node)):
-                ip_batch([f"link set {interface} {'up' if up else 'down'}"])
+            if node not in self._stopped:
+                with inside(self.pid(node)):
+                    ip_batch([f"link set {interface} {'up' if up else 'down'}"])
         self.restore_hosts()
+
+    def stop_host(self, name: str) -> None:
+        """Switch a host's end of its cable off and end the programs that run on it."""
+        self._set_interfaces(name, "down")
+        self._stopped.add(name)
+        own = os.fstat(self._namespaces[name])
+        keep = os.getpid(), self.pid(name)  # the host's shell is Mininet's
+        for folder in Path("/proc").glob("[0-9]*"):
+            with suppress(OSError):
+                found = os.stat(folder / "ns" / "net")
+                same = (found.st_dev, found.st_ino) == (own.st_dev, own.st_ino)
+                if same and int(folder.name) not in keep:
+                    os.kill(int(folder.name), signal.SIGKILL)
+
+    def start_host(self, name: str) -> None:
+        """Switch a stopped host's end of its cable on; it gets its address and routes back."""
+        self._stopped.discard(name)
+        self._set_interfaces(name, "up")
+        self.restore_hosts()
+
+    def _set_interfaces(self, name: str, state: str) -> None:
+        with inside(self.pid(name)):
+            ip_batch([f"link set {each} {state}" for each in self.interfaces(name).values()])
+
+    @property
+    def stopped_hosts(self) -> list[str]:
+        """Return the names of the hosts that were stopped and not started again."""
+        return sorted(self._stopped)
 
     def restore_hosts(self) -> None:
         """Give each host whose interface is up its address and routes, if it lacks them."""

@@ -45,6 +45,8 @@ def test_what_is_wrong_is_one_line_and_the_network_stays() -> None:
             ),
             "a link is up or down, not 'off'": lambda: net.configLinkStatus("h0", "tor0", "off"),
             "tor0 is not stopped": lambda: net.start_switch("tor0"),
+            "h0 is not stopped": lambda: net.start_host("h0"),
+            "no host 'tor0': choose from h0, h1": lambda: net.stop_host("tor0"),
             "there is no method 'canry'": lambda: net.diagnose("canry"),
         }
         for said, call in wrong.items():
@@ -70,6 +72,23 @@ def test_settings_that_make_no_sense_bring_nothing_up(
 ) -> None:
     with pytest.raises(ValueError, match=said):
         canary.net(**settings)  # type: ignore[arg-type]
+
+
+def test_a_stopped_host_is_no_fault_and_comes_back() -> None:
+    with canary.net(topology="two-switch", backend="softswitch") as net:
+        net["h0"].cmd("sleep 1000 &")
+        assert "sleep" in net["h0"].cmd("jobs")
+        net.stop_host("h0")
+        with pytest.raises(ValueError, match="h0 is stopped already"):
+            net.stop_host("h0")
+        assert "100% packet loss" in net["h1"].cmd(f"ping -c 1 -W 1 {net['h0'].IP()}")
+        assert not any(net.diagnose("canary,netbouncer").values())
+        net.configLinkStatus("h0", "tor0", "up")  # its cable is well, and the host still off
+        assert "100% packet loss" in net["h1"].cmd(f"ping -c 1 -W 1 {net['h0'].IP()}")
+        net.start_host("h0")
+        assert net.pingAll() == 0 and not net.troubles
+        net["h0"].cmd("wait")
+        assert not net["h0"].cmd("jobs").strip()
 
 
 @pytest.mark.nightly
@@ -102,16 +121,20 @@ def test_whatever_was_switched_off_all_is_well_after_the_last_repair() -> None:
 
 
 def disturb(net: Net, rng: random.Random) -> list[str]:
-    """Switch cables and switches off and on, then all on; return what was done."""
+    """Switch cables, switches and hosts off and on, then all on; return what was done."""
     off: dict[tuple[str, ...], Callable[[], None]] = {}
     done: list[str] = []
     cables = [tuple(link.split("->")) for link in net.links]
     cables += [(host, f"tor{host[1:4]}") for host in net.hosts]
+    nodes = [(name,) for name in (*net.switches, *net.hosts)]
     for _ in range(EVENTS):
-        what = rng.choice([*cables, *((switch,) for switch in net.switches)])
+        what = rng.choice([*cables, *nodes])
         done.append(f"{'on' if what in off else 'off'} {'--'.join(what)}")
         if what in off:
             off.pop(what)()
+        elif what[0] in net.hosts and len(what) == 1:
+            net.stop_host(*what)
+            off[what] = lambda what=what: net.start_host(*what)
         elif len(what) == 1:
             net.stop_switch(*what)
             off[what] = lambda what=what: net.start_switch(*what)

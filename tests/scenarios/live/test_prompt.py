@@ -48,6 +48,7 @@ class Network:
         self.degraded: list[str] = []
         self.disappeared: list[str] = []
         self.stopped_switches: list[int] = []
+        self.stopped_hosts: list[str] = []
 
     def restore_hosts(self) -> None:
         """All hosts have their routes."""
@@ -105,6 +106,13 @@ def test_what_is_switched_off_is_told_beside_what_is_injected(
     assert capsys.readouterr().out == (
         "injected: nothing\nnot a fault: switched off: "
         "agg0_1--core2, tor0_0--h0_0_0 (mend: link agg0_1 core2 up)\n"
+    )
+    prompt._network.stopped_hosts = ["h0_0_0"]
+    prompt._network.stopped_switches = [0]
+    prompt.onecmd("fault")
+    assert capsys.readouterr().out == (
+        "injected: nothing\nnot a fault: switched off: "
+        "agg0_1--core2, h0_0_0, tor0_0 (mend: link agg0_1 core2 up)\n"
     )
 
 
