@@ -7,6 +7,7 @@ from __future__ import annotations
 import os
 import sys
 import tempfile
+import time
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -145,8 +146,8 @@ def shell(
     found = running_switch(switch)
     aim = "taken from its controller" if force else "to read from: FORCE=1 takes it for writing"
     print(f"{switch} of {found.network}, {aim}", flush=True)
-    # The election ID has this process's ID: a switch refuses an ID that another client uses.
-    election = f"{2 if force else 0},{os.getpid()}"
+    # A switch refuses an ID that another client uses, and makes no client with a lower ID primary.
+    election = f"2,{time.time_ns()}" if force else f"0,{os.getpid()}"
     arguments = ["--grpc-addr", found.address, "--device-id", str(found.device)]
     arguments += ["--election-id", election]
     os.execv(sys.executable, [sys.executable, "-P", "-c", _P4RUNTIME_SH, *arguments])

@@ -81,15 +81,28 @@ class Connection:
     def is_primary(self) -> bool:
         """Return False while another controller has the switch, which is `lost` then.
 
-        The switch sends a message to all its controllers whenever its primary changes.
+        The switch sends a message to all its controllers whenever its primary changes. When the
+        other controller has left, BMv2 makes this one primary by itself; as P4Runtime has it, a
+        switch has no primary then, and this controller asks to be it.
         """
         incoming: queue.Queue[Any] = self._client.stream_in_q["arbitration"]
         with suppress(queue.Empty):
             while (message := incoming.get_nowait()) is not None:
-                self._primary = message.arbitration.status.code == code_pb2.OK
+                code = message.arbitration.status.code
+                self._primary = code == code_pb2.OK
                 if not self._primary:
                     self.give_up(TAKEN)
+                if code == code_pb2.NOT_FOUND:
+                    self._arbitrate(message.arbitration.election_id)
         return self._primary
+
+    def _arbitrate(self, highest: Any) -> None:
+        """Ask to be primary with the highest election ID that the switch has seen."""
+        self._client.election_id = highest.high, highest.low
+        request = p4runtime_pb2.StreamMessageRequest()
+        request.arbitration.device_id = self._client.device_id
+        request.arbitration.election_id.CopyFrom(highest)
+        self._client.stream_out_q.put(request)
 
     def resume(self) -> None:
         """Use a switch again after another controller had it; held-back writes are discarded."""

@@ -19,7 +19,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, overload
 
 from canary_softswitch.caches import made_cache, owned, shared, user_cache
 from canary_softswitch.errors import CompileError, NoCompiler, SoftSwitchError
@@ -28,6 +28,8 @@ C_SOURCES = Path(__file__).parent.parent / "runtime" / "c"
 PACKETS = ("-fno-tree-slp-vectorize",)
 """The flag for code that runs packet by packet: it has nothing to compute side by side, and to put
 two fields into one vector register takes more instructions than it saves."""
+QUICK = "-O0"
+"""The flag that makes the compiler quick and its code slow; of two such flags the last counts."""
 FLAGS = ("-std=gnu11", "-O2", "-fPIC", "-shared", "-fno-strict-aliasing")
 NATIVE = ("-march=native", "-mcpu=native")
 """Flags for all instructions of this processor; some compilers for ARM know only the second."""
@@ -248,7 +250,21 @@ def load_library(
         SoftSwitchError: The cache cannot be written, or others can write it, or the library cannot
             be loaded.
     """
-    path, opened = _build(code, tuple(flags))
+    return _library(_build(code, tuple(flags)), signatures)
+
+
+def kept_library(
+    code: str, signatures: Mapping[str, Sequence[Any]], flags: Sequence[str] = ()
+) -> ctypes.CDLL | None:
+    """Return what `load_library` returns if it is in the cache; None, and nothing is compiled, if
+    it is not. It raises the same errors."""
+    built = _build(code, tuple(flags), compiles=False)
+    return None if built is None else _library(built, signatures)
+
+
+def _library(built: tuple[Path, BinaryIO], signatures: Mapping[str, Sequence[Any]]) -> ctypes.CDLL:
+    """Return the loaded library of an open file, whose functions have their signatures."""
+    path, opened = built
     library = ctypes.CDLL(str(path), handle=_mapped(path, opened))
     for name, (result, *arguments) in signatures.items():
         function = getattr(library, name)
@@ -289,9 +305,21 @@ def _mapped(path: Path, opened: BinaryIO) -> int:
 _loading = threading.Lock()
 
 
-def _build(code: str, extra_flags: tuple[str, ...]) -> tuple[Path, BinaryIO]:
+@overload
+def _build(code: str, extra_flags: tuple[str, ...]) -> tuple[Path, BinaryIO]: ...
+
+
+@overload
+def _build(
+    code: str, extra_flags: tuple[str, ...], compiles: bool
+) -> tuple[Path, BinaryIO] | None: ...
+
+
+def _build(
+    code: str, extra_flags: tuple[str, ...], compiles: bool = True
+) -> tuple[Path, BinaryIO] | None:
     """Return the shared library of ``code``, open, and its path; compiled unless it is in the
-    cache."""
+    cache, or None if it is not there and ``compiles`` is False."""
     command = compiler()
     folder = cache_dir()
     try:
@@ -304,6 +332,8 @@ def _build(code: str, extra_flags: tuple[str, ...]) -> tuple[Path, BinaryIO]:
         path = folder / f"{digest.hexdigest()[:40]}.so"
         if (opened := _opened(path)) is not None:
             return path, opened
+        if not compiles:
+            return None
         with _only_one(path), tempfile.TemporaryDirectory(dir=path.parent) as work:
             if (opened := _opened(path)) is not None:  # another process was faster
                 return path, opened

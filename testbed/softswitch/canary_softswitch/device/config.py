@@ -156,11 +156,12 @@ _VARINT_BITS = 70
 
 
 @lru_cache(maxsize=1)
-def _compiled(device_config: bytes, drop_port: int) -> Program:
-    """Return the program of a BMv2 JSON; the last one is cached for other switches."""
+def _program(device_config: bytes, drop_port: int) -> Program:
+    """Return the program of a BMv2 JSON, not compiled; the last one is cached for other
+    switches."""
     try:
         source = translate(device_config, "p4_device_config", drop_port=drop_port)
-        return Program(source, None)
+        return Program(source, None, compiled=False)
     except UnsupportedProgram as e:
         raise P4Error(UNIMPLEMENTED, str(e)) from None
     except SoftSwitchError as e:
@@ -168,7 +169,7 @@ def _compiled(device_config: bytes, drop_port: int) -> Program:
 
 
 class PipelineConfig:
-    """The configuration of a SetForwardingPipelineConfig request, checked and compiled.
+    """The configuration of a SetForwardingPipelineConfig request, checked and not compiled yet.
 
     Errors are ``P4Error``: INVALID_ARGUMENT for a bad P4Info or JSON or when they do not
     belong together, UNIMPLEMENTED for a program the switch cannot run. ``program`` is what the
@@ -189,7 +190,7 @@ class PipelineConfig:
         self.device_config = device_config
         self.cookie = cookie
         self.code = unwrapped(device_config)
-        self.program = program or _compiled(self.code, drop_port)
+        self.program = program or _program(self.code, drop_port)
         self._definitions = {t.name: t for t in self.program.definition.tables}
         self._header_types = {
             tuple(f.name for f in h.type.fields): h.type
@@ -396,7 +397,8 @@ SUFFIXES = (".p4info.txtpb", ".p4info.txt", ".p4info.pb.txt", ".p4.p4info.txtpb"
 
 
 def read_config(path: str, drop_port: int) -> Callable[[], PipelineConfig]:
-    """Read a BMv2 JSON file and a P4Info file beside it; return a function that compiles them.
+    """Read a BMv2 JSON file and a P4Info file beside it; return a function that checks one against
+    the other.
 
     Packets with the egress port number ``drop_port`` are dropped. Without a P4Info file the program
     runs with the entries that it declares and can be controlled by Thrift, but P4Runtime has no
@@ -409,7 +411,7 @@ def read_config(path: str, drop_port: int) -> Callable[[], PipelineConfig]:
     code = read_file(path)
     p4info = _p4info_beside(Path(path))
     source = translate(code, path, drop_port=drop_port)  # reports errors at once
-    return lambda: PipelineConfig(p4info, code, program=Program(source, None))
+    return lambda: PipelineConfig(p4info, code, program=Program(source, None, compiled=False))
 
 
 MAX_P4INFO = 4 << 20

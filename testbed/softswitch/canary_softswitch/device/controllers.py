@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The controllers of a device: which one is primary, and the queue of messages to each.
 
-As in simple_switch_grpc the connected controller with the highest election id is primary, so
-a backup takes over when the primary goes. Each role has its own primary.
+The primary of a role is the controller that sent the highest election id that the device ever
+received for it. When it goes there is none, until a controller arbitrates anew with an election id
+at least as high. (In simple_switch_grpc the connected controller with the highest id takes over.)
 """
 
 from __future__ import annotations
@@ -138,12 +139,13 @@ class Arbitration:
         self.device_id = device_id
         self._lock = threading.Lock()
         self._controllers: list[Controller] = []
+        self._highest: dict[Role, int] = {}  # election ids, also of controllers that have gone
 
     def update(self, c: Controller, message: Any) -> None:
         """Handle a controller's arbitration message; raise ``P4Error`` to end its stream."""
         if message.device_id != self.device_id:
             raise P4Error(
-                NOT_FOUND,
+                NOT_FOUND if c.role is None else FAILED_PRECONDITION,
                 f"there is no device {message.device_id}: this is device {self.device_id}",
             )
         if message.role.HasField("config"):
@@ -159,18 +161,19 @@ class Arbitration:
                 raise P4Error(
                     INVALID_ARGUMENT, f"election id {election} belongs to another controller"
                 )
-            before = self._primary(role)
+            was_primary = self._primary(role) is c
             if c.role is None:
                 self._controllers.append(c)
             c.role, c.election = role, election
-            after = self._primary(role)
-            if before is not after:
+            if election:
+                self._highest[role] = max(election, self._highest.get(role, 0))
+            if was_primary or self._primary(role) is c:
                 self._notify(role)
             else:
                 c.out.put(self._answer(c))
 
     def leave(self, c: Controller) -> None:
-        """Forget a controller whose stream ended; the next one may become primary."""
+        """Forget a controller whose stream ended; if it was primary, there is none now."""
         with self._lock:
             if c not in self._controllers:
                 return
@@ -181,8 +184,9 @@ class Arbitration:
                 self._notify(c.role)
 
     def _primary(self, role: Role) -> Controller | None:
-        of_role = [o for o in self._controllers if o.role == role and o.election]
-        return max(of_role, key=lambda o: o.election, default=None)
+        highest = self._highest.get(role)
+        of_role = (o for o in self._controllers if o.role == role and o.election == highest)
+        return next(of_role, None)
 
     def primary(self, role: Role = "") -> Controller | None:
         """Return the primary controller of a role, or None."""
@@ -198,10 +202,10 @@ class Arbitration:
             a.role.id = c.role
         elif c.role:
             a.role.name = c.role
-        primary = self._primary(c.role)
-        if primary is not None:
-            a.election_id.high = primary.election >> 64
-            a.election_id.low = primary.election & (1 << 64) - 1
+        primary, highest = self._primary(c.role), self._highest.get(c.role)
+        if highest is not None:
+            a.election_id.high = highest >> 64
+            a.election_id.low = highest & (1 << 64) - 1
         if primary is c:
             a.status.CopyFrom(status_pb2.Status(code=OK, message="is primary"))
         elif primary is None:

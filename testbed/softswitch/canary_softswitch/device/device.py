@@ -7,6 +7,7 @@ import threading
 import time
 import traceback
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 from canary_softswitch.compiler.bmv2_program import DROP_PORT
@@ -53,7 +54,8 @@ class Device:
         self.lock = threading.RLock()  # of everything below
         self.pipeline: Pipeline | None = None
         self.saved: PipelineConfig | None = None
-        self._started = threading.Event()  # no program of the command line is still on its way
+        self._failure = ""  # why the program that was started last does not run
+        self._started = threading.Event()  # no program is still on its way
         self._started.set()
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._news, name="news", daemon=True)
@@ -68,12 +70,16 @@ class Device:
     def commit(self, pipeline: Pipeline) -> None:
         """Put a pipeline into service; raise ``P4Error`` if --disable-swap forbids it."""
         with self.lock:
-            if self.pipeline is not None and not self.swap:
-                raise P4Error(
-                    FAILED_PRECONDITION, "the program cannot be replaced, because of --disable-swap"
-                )
+            self.check_swap()
             self.ports.attach(pipeline.switch)
             self.pipeline, self.saved = pipeline, None
+
+    def check_swap(self) -> None:
+        """Raise ``P4Error`` if a program runs and --disable-swap forbids that another follows."""
+        if self.pipeline is not None and not self.swap:
+            raise P4Error(
+                FAILED_PRECONDITION, "the program cannot be replaced, because of --disable-swap"
+            )
 
     def replace(self, pipeline: Pipeline) -> None:
         """Replace the pipeline in service by another one with the same program."""
@@ -81,30 +87,64 @@ class Device:
         self.pipeline = pipeline
 
     def start(self, load: Callable[[], PipelineConfig], failed: Callable[[str], None]) -> None:
-        """Start a thread that compiles a program with ``load`` and puts it into service.
+        """Start a thread that puts the configuration that ``load`` returns into service.
 
-        ``settled`` waits for it; ``failed`` is called with the reason if it does not work.
+        A program that is not in the cache is compiled without optimization first, and exchanged for
+        the optimized one when that is there. Until the program runs, packets wait for it in the
+        buffers of the ports. ``settled`` waits for it, too; ``failed`` is called with the reason if
+        it does not work.
         """
 
         def run() -> None:
-            """Compile the program, put it into service and end all waits in ``settled``."""
+            """Put the program into service, end all waits for it, and optimize it."""
             try:
-                self.commit(self.pipeline_of(load()))
+                config = load()
+                config.program.compile_quickly()
+                pipeline = self.pipeline_of(config)
+                self.commit(pipeline)
             except (P4Error, SoftSwitchError) as e:
+                self.pipeline, self._failure = None, str(e)
                 failed(str(e))
+                return
             finally:
+                with suppress(SoftSwitchError):  # the switch has stopped
+                    self.ports.pause(False)
                 self._started.set()
+            self.optimize(pipeline)
 
         self._started.clear()
+        self._failure = ""
+        self.ports.pause(True)
         threading.Thread(target=run, name="start", daemon=True).start()
 
+    def optimize(self, pipeline: Pipeline) -> None:
+        """Compile the program of a pipeline with optimization, unless it is, and let the pipeline
+        run it from now on, if it is in service."""
+        program = pipeline.config.program
+        if program.optimized:
+            return
+        try:
+            program.compile()
+            with self.lock:
+                if pipeline is self.pipeline:
+                    self.ports.attach(pipeline.switch)
+        except SoftSwitchError as e:  # the switch runs without it
+            self.ports.say("warn", f"the program stays as slow as it is: {e}")
+
+    @property
+    def is_settled(self) -> bool:
+        """Return False while a program is on its way into service."""
+        return self._started.is_set()
+
     def settled(self) -> None:
-        """Wait until the program of the command line runs; the caller must not hold the lock."""
+        """Wait until the program that was started runs; the caller must not hold the lock."""
         self._started.wait()
 
     def running(self) -> Pipeline:
         """Return the pipeline in service; raise ``P4Error`` without one."""
         if self.pipeline is None:
+            if self._failure:
+                raise P4Error(INTERNAL, f"the program cannot run: {self._failure}")
             raise P4Error(FAILED_PRECONDITION, "no forwarding pipeline config has been set")
         return self.pipeline
 

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
@@ -12,6 +13,7 @@ from canary_softswitch.device.controllers import Controller
 from canary_softswitch.device.device import Device, defect
 from canary_softswitch.device.messages import (
     FAILED_PRECONDITION,
+    INTERNAL,
     INVALID_ARGUMENT,
     NOT_FOUND,
     PERMISSION_DENIED,
@@ -22,6 +24,7 @@ from canary_softswitch.device.messages import (
     p4runtime_pb2,
 )
 from canary_softswitch.device.pipeline import Pipeline
+from canary_softswitch.errors import SoftSwitchError
 from canary_softswitch.ports.ports import LONGEST
 
 API_VERSION = "1.4.1"
@@ -49,7 +52,10 @@ class P4Runtime:
         """
         self.device.arbitration.allow(request)
         self.device.settled()
-        self._configure(request)
+        try:
+            self._configure(request)
+        except SoftSwitchError as e:  # such as no C compiler
+            raise P4Error(INTERNAL, str(e)) from None
         return p4runtime_pb2.SetForwardingPipelineConfigResponse()
 
     def _configure(self, request: Any) -> None:
@@ -57,7 +63,7 @@ class P4Runtime:
         if request.action == ACTIONS.COMMIT:
             if device.saved is None:
                 raise P4Error(FAILED_PRECONDITION, "no forwarding pipeline config was saved")
-            device.commit(device.pipeline_of(device.saved))
+            self._commit(device.saved)
             return
         if request.action not in (
             ACTIONS.VERIFY,
@@ -78,13 +84,24 @@ class P4Runtime:
         if request.action == ACTIONS.VERIFY_AND_SAVE:
             device.saved = config
         elif request.action == ACTIONS.VERIFY_AND_COMMIT:
-            device.commit(device.pipeline_of(config))
+            self._commit(config)
         elif request.action == ACTIONS.RECONCILE_AND_COMMIT:
             self._reconcile(config)
+
+    def _commit(self, config: PipelineConfig) -> None:
+        """Put a configuration into service: at once if its program was compiled before, else as
+        soon as it is; calls and packets wait for it then, and this one does not."""
+        device = self.device
+        if config.program.compiled:
+            device.commit(device.pipeline_of(config))
+            return
+        device.check_swap()
+        device.start(lambda: config, lambda why: device.ports.say("error", why))
 
     def _reconcile(self, config: PipelineConfig) -> None:
         """Keep all state if the program is the same, else only its entries, which must fit."""
         device = self.device
+        config.program.compile_quickly()
         with device.lock:
             old = device.pipeline
             if old is not None and old.config.same_as(config):
@@ -97,6 +114,7 @@ class P4Runtime:
                 except P4Error as e:
                     raise P4Error(INVALID_ARGUMENT, f"cannot reconcile: {e.message}") from None
             device.commit(new)
+        threading.Thread(target=device.optimize, args=(new,), name="optimize", daemon=True).start()
 
     def GetForwardingPipelineConfig(self, request: Any) -> Any:
         """Return the parts of the configuration in service that the request asks for."""

@@ -43,6 +43,7 @@ Context = Any  # grpc.aio's: its type knows messages, not bytes
 EOF: Any = grpc.aio.EOF  # pyright: ignore[reportAttributeAccessIssue]
 STATUS = {code.value[0]: code for code in grpc.StatusCode}
 AT_ONCE = 2  # messages of an answer that a thread makes before it looks for other work
+_LOOK_S = 0.01  # between two looks at a program that is compiled
 OPTIONS = (
     ("grpc.so_reuseport", 0),
     ("grpc.http2.bdp_probe", 0),  # else gRPC takes megabytes ahead from a client that is fast
@@ -251,6 +252,7 @@ class Server:
 
     def _handlers(self) -> dict[str, grpc.RpcMethodHandler]:
         """Return the RPCs by name. To gRPC the requests are streams of bytes."""
+        service, stream = self._service, grpc.stream_stream_rpc_method_handler
 
         def guarded(rpcs: Rpcs, serve: Callable[[Context], Coroutine[Any, Any, T]]) -> Any:
             """Return the handler of an RPC, which is counted in ``rpcs`` while ``serve`` runs."""
@@ -272,11 +274,12 @@ class Server:
             async def serve(context: Context) -> bytes:
                 """Return the serialized answer to the one request of the call."""
                 data = await self._request(context)
+                if rpc != service.Capabilities:
+                    await self._settled()
                 return await self._work(len(data), pool, _answer, rpc, kind, data)
 
             return grpc.stream_unary_rpc_method_handler(guarded(self._calls, serve))
 
-        service, stream = self._service, grpc.stream_stream_rpc_method_handler
         pool, configuring = self._threads.pool, self._threads.configuring
         return {
             "SetForwardingPipelineConfig": unary(service.SetForwardingPipelineConfig, configuring),
@@ -307,12 +310,18 @@ class Server:
         work.add_done_callback(lambda _: self._done(size))
         return await asyncio.shield(work)
 
+    async def _settled(self) -> None:
+        """Wait, without a thread, until no program is on its way into service."""
+        while not self._service.device.is_settled:
+            await asyncio.sleep(_LOOK_S)
+
     def _done(self, size: int) -> None:
         self._in_work -= size
 
     async def _read(self, context: Context) -> None:
         """Serve the RPC Read; answers are made as the client takes them."""
         data = await self._request(context)
+        await self._settled()
         answers = _answers(self._service.Read, p4runtime_pb2.ReadRequest, data)
         while some := await self._work(len(data), self._threads.reading, _some, answers):
             for answer in some:
@@ -361,6 +370,7 @@ class Server:
             while data is not EOF:
                 await self._loop.run_in_executor(pool, self._message, controller, data)
                 data = await context.read()
+                await self._settled()
             out.end()
             await asyncio.sleep(limits.OUTBOX_SECONDS)
             sender.cancel()

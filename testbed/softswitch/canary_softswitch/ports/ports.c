@@ -166,7 +166,7 @@ static int pp_open(pp_set *s, pp_port *p, const char *interface) {
         setsockopt(p->fd, SOL_PACKET, PACKET_VNET_HDR, &one, sizeof one) ||
         setsockopt(p->fd, SOL_PACKET, PACKET_ADD_MEMBERSHIP, &promiscuous, sizeof promiscuous) ||
         bind(p->fd, (struct sockaddr *)&at, sizeof at) ||
-        epoll_ctl(s->worker->epoll, EPOLL_CTL_ADD, p->fd, &e))
+        (!s->paused && epoll_ctl(s->worker->epoll, EPOLL_CTL_ADD, p->fd, &e)))
         return -errno;
     return 0;
 }
@@ -312,6 +312,16 @@ void pp_switch(pp_set *s, ss_switch *sw, pp_process_fn process, pp_pending_fn pe
     s->priority = priority;
     s->waits = waits;
     s->pending_seen = 0;
+}
+
+/* Lets packets wait in the sockets of the ports, or takes them again. With the lock held. */
+void pp_pause(pp_set *s, int paused) {
+    for (uint32_t i = 0; i < s->ports_n && s->paused != paused; i++) {
+        struct epoll_event e = {.events = EPOLLIN, .data.u64 = (uintptr_t)(s->ports + i)};
+        int what = paused ? EPOLL_CTL_DEL : EPOLL_CTL_ADD;
+        if (s->ports[i].fd >= 0) epoll_ctl(s->worker->epoll, what, s->ports[i].fd, &e);
+    }
+    s->paused = paused;
 }
 
 /* Runs a packet as if it had come in at a port. */

@@ -126,6 +126,7 @@ typedef struct pp_set {
     uint32_t ports_n, cpu_port, priorities;
     pp_port ports[PP_PORTS];
     uint16_t by_number[PP_PORTS]; /* port number to its place + 1 */
+    int paused; /* its sockets are not read */
     ss_switch *sw;
     pp_process_fn process;
     pp_pending_fn pending;

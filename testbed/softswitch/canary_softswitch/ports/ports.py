@@ -68,6 +68,7 @@ _SIGNATURES = {
     "pp_tell_log": (None, _P, c_int, c_char_p),
     "pp_queue_limits": (c_int, _P, _U32, _U32, c_int64, c_int64),
     "pp_switch": (None, _P, _P, _P, _P, _P, _P, _P),
+    "pp_pause": (None, _P, c_int),
     "pp_inject": (None, _P, _U32, c_char_p, _U32),
     "pp_wait": (_U32, _P, c_int64),
     "pp_wake": (None, _P),
@@ -337,6 +338,11 @@ class Ports:
                 program.address("ss_log_to"),
             )
             self._switch = switch
+
+    def pause(self, paused: bool) -> None:
+        """Let packets wait in the sockets' buffers from now on, or process them again."""
+        with self.lock():
+            self._lib.pp_pause(self._handle, paused)
 
     def inject(self, port: int, data: bytes) -> None:
         """Process a packet as if it had arrived at a port."""

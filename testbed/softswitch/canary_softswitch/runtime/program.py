@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import ctypes
+import threading
 from collections.abc import Mapping
 from ctypes import (
     POINTER,
@@ -21,8 +22,9 @@ from pathlib import Path
 from types import MappingProxyType
 
 from canary_softswitch.compiler.bmv2_program import DROP_PORT, KeyField
-from canary_softswitch.compiler.build import PACKETS, load_library
+from canary_softswitch.compiler.build import PACKETS, QUICK, kept_library, load_library
 from canary_softswitch.compiler.source import Source, read_file, translate
+from canary_softswitch.errors import SoftSwitchError
 
 MAX_OUT = 1024  # SS_MAX_OUT of abi.h
 
@@ -224,10 +226,16 @@ class Program:
     ``digests`` map the full P4 names to descriptions, ``head_bytes`` says how much of a packet the
     program can read, None where that has no bound. ``process_address`` and
     ``digests_pending_address`` are the addresses of ``ss_process`` and ``ss_digests_pending``
-    (abi.h) for other C code.
+    (abi.h) for other C code. ``optimized`` says whether it runs as fast as it can.
+
+    Args:
+        source: The program as C.
+        observe: As for `load`.
+        compiled: Whether to compile it now; else `compile` or `compile_quickly` has to be called
+            before a switch can run it.
     """
 
-    def __init__(self, source: Source, observe: str | None) -> None:
+    def __init__(self, source: Source, observe: str | None, compiled: bool = True) -> None:
         self.definition = definition = source.definition
         self.generated = source.generated
         self.observe = observe
@@ -278,8 +286,65 @@ class Program:
                 for fl in d.learn_lists.values()
             }
         )
-        self.lib = load_library(source.code, _SIGNATURES, PACKETS)
         self.head_bytes = source.head_bytes
+        self.optimized = False
+        self._library: ctypes.CDLL | None = None
+        self._compiling = threading.RLock()
+        if compiled:
+            self.compile()
+
+    @property
+    def lib(self) -> ctypes.CDLL:
+        """Return the library with the program's code.
+
+        Raises:
+            SoftSwitchError: It is not compiled yet.
+        """
+        if self._library is None:
+            raise SoftSwitchError("the program is not compiled yet")
+        return self._library
+
+    @property
+    def compiled(self) -> bool:
+        """Return True if the program has code, or gets it from the cache now."""
+        with self._compiling:
+            if self._library is None:
+                self._take(kept_library(self.generated.code, _SIGNATURES, PACKETS))
+            return self._library is not None
+
+    def compile(self) -> None:
+        """Compile the program, in place of the code that `compile_quickly` made.
+
+        Both work on the same state, so switches may go on meanwhile. Addresses of functions are
+        those of the old code until they are asked for again; it stays loaded.
+
+        Raises:
+            SoftSwitchError: As for `load`.
+        """
+        with self._compiling:
+            if not self.optimized:
+                self._take(load_library(self.generated.code, _SIGNATURES, PACKETS))
+
+    def compile_quickly(self) -> None:
+        """Compile the program without optimization, in a third of the time, if it has no code.
+
+        Raises:
+            SoftSwitchError: As for `load`.
+        """
+        with self._compiling:
+            if not self.compiled:
+                flags = (*PACKETS, QUICK)
+                self._library = load_library(self.generated.code, _SIGNATURES, flags)
+
+    def _take(self, library: ctypes.CDLL | None) -> None:
+        """Use optimized code from now on, in all objects that have the library already."""
+        if library is None:
+            return
+        self.optimized = True
+        if self._library is None:
+            self._library = library
+        for name in _SIGNATURES:
+            setattr(self._library, name, getattr(library, name))
 
     @classmethod
     def load(

@@ -62,6 +62,7 @@ class Process:
         if not match:
             raise RuntimeError(f"{line}{self.popen.communicate()[1]}")
         self.grpc, self.thrift = match[1], int(match[2])
+        self.elections = 0  # that tests have used
         self.said = ""  # after the first line; set at the end
         self.errors = ""
 

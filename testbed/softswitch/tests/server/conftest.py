@@ -33,11 +33,14 @@ def device() -> Iterator[Device]:
 
 @pytest.fixture
 def connect(process: Process) -> Iterator[Callable[..., Client]]:
-    """Makes controllers, closed after the test."""
+    """Makes controllers, closed after the test. Their election ids are higher than those of earlier
+    tests, which the process remembers."""
     made: list[Client] = []
+    base, process.elections = process.elections, process.elections + 1000
 
-    def make(**options: object) -> Client:
-        made.append(Client(process.grpc, **options))  # pyright: ignore[reportArgumentType]
+    def make(election: int = 1, **options: object) -> Client:
+        number = election and base + election
+        made.append(Client(process.grpc, election=number, **options))  # pyright: ignore[reportArgumentType]
         return made[-1]
 
     yield make

@@ -13,6 +13,15 @@ from canary_softswitch.device.messages import code_pb2, p4runtime_pb2
 from testbed.softswitch.tests.server.client import JSON, PROGRAMS, Client, Process, p4info
 
 Connect = Callable[..., Client]
+
+
+@pytest.fixture
+def process() -> Iterator[Process]:
+    """A process for each test: it remembers the highest election id that it has seen."""
+    with Process("--no-p4", target=("--cpu-port", "100")) as p:
+        yield p
+
+
 ROUTES = "CanaryIngress.routing.routes"
 
 
@@ -38,9 +47,47 @@ def test_highest_election_id_is_primary(connect: Connect) -> None:
     )
     high.write(("insert", high.route(0x0A000000, 8, 1)))
     assert len(low.read(table_entry=p4runtime_pb2.TableEntry())) == 1  # a backup may read
+
+
+def test_without_its_primary_a_device_waits_for_a_new_one(connect: Connect) -> None:
+    """P4Runtime, "Client Arbitration": a backup does not become primary by itself."""
+    low, high = connect(election=5), connect(election=9)
+    low.receive("arbitration")
+    high.configure()
     high.close()
-    assert low.receive("arbitration").status.code == code_pb2.OK  # as in simple_switch_grpc
-    low.write(("delete", low.route(0x0A000000, 8, 1)))
+    news = low.receive("arbitration")
+    assert (news.status.code, news.election_id.low) == (code_pb2.NOT_FOUND, 9)
+    write = ("insert", low.route(0x0A000000, 8, 1))
+    for low.election in (5, 9):  # 9 is that of the controller that has gone
+        refused(grpc.StatusCode.PERMISSION_DENIED, lambda: low.write(write))
+    low.election = 8
+    low.arbitrate()
+    assert low.place == code_pb2.NOT_FOUND
+    low.election = 9
+    low.arbitrate()
+    assert low.place == code_pb2.OK
+    low.write(write)
+    again = connect(election=8)
+    assert again.place == code_pb2.ALREADY_EXISTS
+
+
+def test_a_primary_may_step_back(connect: Connect) -> None:
+    a, b = connect(election=5), connect(election=4)
+    a.election = 3
+    a.arbitrate()
+    assert a.place == code_pb2.NOT_FOUND
+    news = b.receive("arbitration")
+    assert (news.status.code, news.election_id.low) == (code_pb2.NOT_FOUND, 5)
+    b.election = 5
+    b.arbitrate()
+    assert b.place == code_pb2.OK
+    assert a.receive("arbitration").status.code == code_pb2.ALREADY_EXISTS
+
+
+def test_a_stream_keeps_its_device(connect: Connect) -> None:
+    a = connect(election=5)
+    a.send(arbitration=p4runtime_pb2.MasterArbitrationUpdate(device_id=7))
+    assert a.receive("arbitration").code() == grpc.StatusCode.FAILED_PRECONDITION
 
 
 def test_election_ids_change_and_collide(connect: Connect) -> None:

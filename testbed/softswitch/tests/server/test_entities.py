@@ -190,7 +190,7 @@ def test_atomicity_is_not_promised(client: Client) -> None:
     request = p4runtime_pb2.WriteRequest(
         device_id=0, atomicity=p4runtime_pb2.WriteRequest.DATAPLANE_ATOMIC
     )
-    request.election_id.low = 1
+    request.election_id.low = client.election
     with pytest.raises(grpc.RpcError) as e:
         client.stub.Write(request)
     error: Any = e.value

@@ -44,13 +44,10 @@ void ss_table_default(ss_switch *sw, uint32_t t, uint64_t meta, const uint64_t *
 }
 
 ss_switch *ss_create(uint64_t seed) {
-    static int once;
     int ok;
     ss_switch *sw = aligned_alloc(64, (sizeof *sw + 63) & ~(size_t)63);
     if (!sw) return NULL;
     memset(sw, 0, sizeof *sw);
-    if (!once) ss_hash_init();
-    once = 1;
     ss_seed(sw->random, seed);
     sw->profiles = calloc(SS_PROFILES + 1, sizeof *sw->profiles);
     sw->counters = calloc(SS_COUNTERS + 1, sizeof *sw->counters);

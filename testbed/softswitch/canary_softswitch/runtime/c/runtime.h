@@ -11,7 +11,12 @@
 
 typedef unsigned __int128 u128;
 typedef __int128 i128;
+/* Without optimization it is the compiler's time that counts: half of it would go into copies. */
+#ifdef __OPTIMIZE__
 #define SS_INLINE static inline __attribute__((always_inline, unused))
+#else
+#define SS_INLINE static __attribute__((unused))
+#endif
 #define SS_UNUSED __attribute__((unused))
 /* Whether the compiler can tell that a condition holds. */
 #define SS_SURELY(x) (__builtin_constant_p(x) && (x))
@@ -182,7 +187,7 @@ SS_INLINE uint64_t ss_uniform(uint64_t s[4], uint64_t lo, uint64_t hi) {
 /* ---- hash algorithms of v1model, as BMv2 computes them ---- */
 static uint32_t ss_crc32_table[16][256];
 static uint16_t ss_crc16_table[16][256];
-static void ss_hash_init(void) {
+static __attribute__((constructor)) void ss_hash_init(void) {
     for (uint32_t i = 0; i < 256; i++) {
         uint32_t c = i;
         uint16_t d = (uint16_t)i;
