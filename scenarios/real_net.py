@@ -12,10 +12,11 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from scenarios.keywords import GivenSettings, as_settings
-from scenarios.live.session import planned, session_settings
+from scenarios.live.session import Own, planned, session_settings
 from testbed.errors import UserError
 from testbed.fabric.names import nearest
 from testbed.network.network import NetworkError
@@ -31,20 +32,28 @@ if TYPE_CHECKING:
 _ENDING_S = 30
 
 
-def net(**settings: Unpack[GivenSettings]) -> Net:
+def net(
+    program: str | os.PathLike[str] | None = None,
+    bw: float = 0,
+    **settings: Unpack[GivenSettings],
+) -> Net:
     """Bring up a network of real packets, on which nothing is lost until one breaks it.
 
     No root is needed: the network runs in a process and in namespaces of its own. It goes down at
     the end of the ``with`` block, or with this program.
 
     Args:
+        program: A P4 program of yours for all switches, as BMv2's JSON with its P4Info beside it
+            (``x.json``, ``x.p4info.txtpb``). Its entries are yours to write, by P4Runtime or
+            Thrift; there are no faults and no diagnosis then.
+        bw: The rate of every link in Mb/s, as Mininet's; by default as fast as the machine.
         settings: As of `run`: ``k=4``, ``topology=``, ``seed=``, ``faults=``, ``backend="bmv2"``;
             those that only runs have, such as ``epochs``, are refused.
 
     Raises:
         ValueError: A setting makes no sense, or there can be no network here (one line).
     """
-    return Net(as_settings(settings))
+    return Net(as_settings(settings), Own(None if program is None else Path(program), bw))
 
 
 @dataclass(frozen=True)
@@ -76,9 +85,11 @@ class Net:
         hosts, switches, links: Their names; links are directed, as ``agg0_1->core2``.
     """
 
-    def __init__(self, given: Mapping[str, Any]) -> None:
+    def __init__(self, given: Mapping[str, Any], own: Own | None = None) -> None:
+        own = own or Own()
         made = session_settings(given)
         planned(made)
+        own.check(made)
         backend = "bmv2" if made.backend == "bmv2" else "softswitch"
         if reason := no_namespaces() or forbidden() or not_installed(backend):
             raise NetworkError(reason)
@@ -96,7 +107,7 @@ class Net:
             )
         self._wire = Connection(here.detach())
         try:
-            self._wire.send(dict(given))
+            self._wire.send((dict(given), own))
             names = self._answer()
         except BaseException:
             self.stop()

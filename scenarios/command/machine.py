@@ -48,6 +48,20 @@ def net(
         Path | None,
         typer.Option(help="Run the prompt's commands of this file, and end. [default: none]"),
     ] = None,
+    program: Annotated[
+        Path | None,
+        typer.Option(
+            help="A P4 program of yours for all switches, as BMv2's JSON with its P4Info beside "
+            "it. [default: Canary's]"
+        ),
+    ] = None,
+    bw: Annotated[
+        float,
+        typer.Option(
+            help="Rate of every link in Mb/s. [default: as fast as the machine]",
+            show_default=False,
+        ),
+    ] = 0,
     sudo: SudoOption = False,
 ) -> None:
     """Bring the network up, with Mininet's prompt."""
@@ -56,10 +70,13 @@ def net(
 
     if reason := no_namespaces() or no_packages():
         raise SettingsError(reason)
-    from scenarios.live.session import planned, session_settings
+    from scenarios.live.session import NEEDS_CANARY, Own, planned, session_settings
 
-    settings = session_settings(ctx.obj.settings)
+    settings, own = session_settings(ctx.obj.settings), Own(program, bw)
     planned(settings)
+    own.check(settings)
+    if watch and program is not None:
+        raise SettingsError(f"WATCH=1 {NEEDS_CANARY}")
     if script is not None and not script.is_file():
         raise SettingsError(f"SCRIPT={script}: there is no such file")
     need_compiler()
@@ -69,7 +86,7 @@ def net(
     with tempfile.TemporaryDirectory() as logs:
         from scenarios.live.prompt import open_prompt
 
-        open_prompt(settings, Path(logs), watch, script)
+        open_prompt(settings, Path(logs), watch, script, own)
 
 
 def export_lab(

@@ -85,7 +85,7 @@ def _threads(inputs: Inputs) -> int:
 
 
 @contextmanager
-def open_backend(inputs: Inputs, links: LinkModel, logs: Path) -> Iterator[Backend]:
+def open_backend(inputs: Inputs, links: LinkModel, logs: Path, bw: float = 0) -> Iterator[Backend]:
     """Return a context manager that brings up the network of a run for its block, and takes it down
     when the block ends.
 
@@ -93,6 +93,7 @@ def open_backend(inputs: Inputs, links: LinkModel, logs: Path) -> Iterator[Backe
         inputs: The inputs of the run.
         links: Delay, rate and queues of the links of a network in virtual time.
         logs: The folder for the output of a real network's processes.
+        bw: The rate of a real network's cables in Mb/s; 0: as fast as the machine.
 
     Raises:
         testbed.network.network.NetworkError: Mininet or its switches cannot run here (one line).
@@ -101,10 +102,12 @@ def open_backend(inputs: Inputs, links: LinkModel, logs: Path) -> Iterator[Backe
     entries = needed_entries(inputs.fabric, inputs.segments)
     with tempfile.TemporaryDirectory() as folder:
         program = adapted_program(Path(folder), inputs.icmp, entries, inputs.real_time)
-        yield from _open(inputs, links, program, logs)
+        yield from _open(inputs, links, program, logs, bw)
 
 
-def _open(inputs: Inputs, links: LinkModel, source: Adapted, logs: Path) -> Iterator[Backend]:
+def _open(
+    inputs: Inputs, links: LinkModel, source: Adapted, logs: Path, bw: float
+) -> Iterator[Backend]:
     """Yield the network of a run with the adapted switch program ``source``."""
     fabric, epoch_ns = inputs.fabric, inputs.epochs.length_ns
     skew = round(inputs.epochs.skew * epoch_ns)
@@ -123,7 +126,7 @@ def _open(inputs: Inputs, links: LinkModel, source: Adapted, logs: Path) -> Iter
     from testbed.network.mininet import MininetNetwork
 
     kind = cast(Literal["bmv2", "softswitch"], inputs.backend)
-    with hurried(), MininetNetwork(fabric, kind, *source, logs, inputs.seed) as network:
+    with hurried(), MininetNetwork(fabric, kind, *source, logs, inputs.seed, bw=bw) as network:
         drain = 2 * skew + round(REAL_DRAIN_NS * slowness())
         yield Backend(network, network.controls, drain, skew)
 

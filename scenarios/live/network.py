@@ -9,8 +9,6 @@ with even parity, with the same traffic and the same steps at its end.
 from __future__ import annotations
 
 import tempfile
-import threading
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -33,20 +31,19 @@ from scenarios.experiment.recording import Epoch, History
 from scenarios.experiment.run import run_config
 from scenarios.experiment.settings import Settings
 from scenarios.experiment.setup import set_up
+from scenarios.live.power import Power
 from testbed.control.epochs import collect, set_parity
 from testbed.control.switch import batch
 from testbed.fabric.segments import Segments
 from testbed.faults.injector import FaultInjector
 from testbed.faults.plan import Fault, FaultError, FaultPlan
 from testbed.network.mininet import MininetNetwork
-from testbed.network.network import Network, NetworkError
+from testbed.network.network import Network
 from testbed.network.schedules import listed
 from testbed.network.sources import Source
-from testbed.network.speed import patience
 from testbed.record.run import RunDirectory, RunWriter
 
 _SOON_NS = 50_000_000
-_STARTING_S = 20
 
 
 @dataclass(frozen=True)
@@ -59,21 +56,20 @@ class Measured:
     lost: npt.NDArray[np.int64]
 
 
-class Live:
+class Live(Power):
     """Injects faults into a network that is up, and measures it.
 
     Args:
         settings: The settings of a run of one epoch.
         inputs: The inputs of that run.
         backend: The network, up and idle.
-
-    Attributes:
-        using: A lock on the switches, for one thread at a time.
     """
 
+    measures = True
+
     def __init__(self, settings: Settings, inputs: Inputs, backend: Backend) -> None:
-        self.topology = backend.network.topology
-        self.using = threading.RLock()
+        assert isinstance(backend.network, MininetNetwork)
+        super().__init__(backend.network)
         self._settings = settings
         self._controls = backend.controls
         self._emulation = set_up(inputs, backend, idle=True)
@@ -121,72 +117,6 @@ class Live:
                 injector.stop()
             return injector is not None
 
-    def stop_switch(self, switch: int) -> None:
-        """End the switch with this number; its links are then switched off.
-
-        Raises:
-            FaultError: It is stopped already.
-        """
-        network, name = self._emulation.network, self.topology.switch_names[switch]
-        assert isinstance(network, MininetNetwork)
-        if switch in network.stopped_switches:
-            raise FaultError(f"{name} is stopped already: switch {name} start")
-        with self.using:
-            network.stop_switch(switch)
-            self._emulation.selector.restarted(switch)
-
-    def start_switch(self, switch: int) -> int:
-        """Start a switch that was stopped, wait until it is up, restore its entries, and return how
-        many there are.
-
-        Raises:
-            FaultError: It is not stopped.
-            NetworkError: It does not come up.
-        """
-        network, name = self._emulation.network, self.topology.switch_names[switch]
-        assert isinstance(network, MininetNetwork)
-        if switch not in network.stopped_switches:
-            raise FaultError(f"{name} is not stopped")
-        with self.using:
-            network.start_switch(switch)
-            deadline = time.monotonic() + _STARTING_S * patience()
-            while not network.answers(switch):
-                if time.monotonic() > deadline:
-                    raise NetworkError(f"{name} does not come up: see its log")
-                time.sleep(0.02)
-            restored = self._controls[switch].restore()
-            self._emulation.selector.restarted(switch)
-        return restored
-
-    def stop_host(self, host: int) -> None:
-        """Cut the host with this number off, and end the programs that run on it.
-
-        Raises:
-            FaultError: It is stopped already.
-        """
-        network, name = self._emulation.network, self.topology.host_names[host]
-        assert isinstance(network, MininetNetwork)
-        if name in network.stopped_hosts:
-            raise FaultError(f"{name} is stopped already: host {name} start")
-        network.stop_host(host)
-
-    def start_host(self, host: int) -> None:
-        """Let a host that was stopped reach the network again.
-
-        Raises:
-            FaultError: It is not stopped.
-        """
-        network, name = self._emulation.network, self.topology.host_names[host]
-        assert isinstance(network, MininetNetwork)
-        if name not in network.stopped_hosts:
-            raise FaultError(f"{name} is not stopped")
-        network.start_host(host)
-
-    @property
-    def _stopped(self) -> list[int]:
-        network = self._emulation.network
-        return network.stopped_switches if isinstance(network, MininetNetwork) else []
-
     def restore_taken(self) -> list[tuple[str, int]]:
         """Restore the switches that another controller took and has left.
 
@@ -197,7 +127,7 @@ class Live:
         with self.using:
             for switch, control in enumerate(self._controls):
                 absent = switch in self._taken
-                if switch in self._stopped:
+                if switch in self.network.stopped_switches:
                     continue
                 if not control.is_primary():
                     self._taken.add(switch)
@@ -205,6 +135,12 @@ class Live:
                     self._taken.remove(switch)
                     back.append((self.topology.switch_names[switch], control.restore()))
         return back
+
+    def _began(self, switch: int) -> int:
+        return self._controls[switch].restore()
+
+    def _changed(self, switch: int) -> None:
+        self._emulation.selector.restarted(switch)
 
     def meters(self) -> Measured:
         """Send an epoch's traffic, and return the counts of Canary's meters."""

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from mininet.cli import CLI
@@ -27,7 +27,8 @@ from scenarios.experiment.errors import DEFECT, message_of
 from scenarios.experiment.settings import Settings
 from scenarios.live.hosts import iperf
 from scenarios.live.network import Live
-from scenarios.live.session import session
+from scenarios.live.power import Power
+from scenarios.live.session import NEEDS_CANARY, Own, session
 from scenarios.live.watched_run import WatchedNet, watched_net
 from scenarios.process.new_file import create_file
 from scenarios.process.signals import Stopped
@@ -43,6 +44,10 @@ _IPERF_S = 5
 _LOOK_S = 0.5
 _NOT_HERE = ("dpctl", "iperfudp", "wait")
 """Mininet's commands that need its own switches or another program."""
+_OF_CANARY = ("fault", "heal", "meters", "diagnose")
+"""Commands that need the Canary program in the switches."""
+_TIERS = {1: ("switches",), 2: ("leaves", "spines"), 3: ("ToRs", "aggregation", "cores")}
+"""What the tiers of a fabric are called, from below, by how many there are."""
 _ENDING = (signal.SIGTERM, signal.SIGHUP)
 
 
@@ -56,7 +61,11 @@ class _Ended(BaseException):
 
 
 def open_prompt(
-    settings: Settings, logs: Path, watch: bool = False, script: Path | None = None
+    settings: Settings,
+    logs: Path,
+    watch: bool = False,
+    script: Path | None = None,
+    own: Own | None = None,
 ) -> None:
     """Bring up a network with Mininet's prompt, and take it down when the user leaves the prompt.
 
@@ -65,6 +74,7 @@ def open_prompt(
         logs: The folder for the output of the network's processes.
         watch: Whether to show the network in a browser meanwhile.
         script: A file of commands, which are run instead of those that a user types.
+        own: The user's program and the rate of cables.
 
     Raises:
         testbed.network.network.NetworkError: Mininet or its switches cannot run here (one line).
@@ -72,8 +82,8 @@ def open_prompt(
     """
     lines = None if script is None else script.read_text().splitlines()
     with (
-        session(settings, logs) as (network, live),
-        watched_net(watch, network, live) as watched,
+        session(settings, logs, own) as (network, live),
+        watched_net(watch, network, cast("Live", live)) as watched,
         _ended_by_signals(),
     ):
         network.prompt(partial(Prompt, network=network, live=live, watched=watched, script=lines))
@@ -86,7 +96,8 @@ class Prompt(CLI):
     Args:
         mininet: Mininet's network.
         network: The same network, as an object of this testbed.
-        live: The object that injects faults into the network and measures it.
+        live: The object that injects faults into the network and measures it, a
+            `scenarios.live.network.Live`; a `Power` where the switches run a program of the user's.
         watched: The page in browsers that shows verdicts; None without ``watch``.
         script: Lines to run instead of those that a user types; the first that fails ends it.
     """
@@ -95,17 +106,17 @@ class Prompt(CLI):
         self,
         mininet: Any,
         network: MininetNetwork,
-        live: Live,
+        live: Power,
         watched: WatchedNet | None = None,
         script: Sequence[str] | None = None,
     ) -> None:
         self._script = script
         self._failed = False
         self._network = network
-        self._live = live
+        self._power = live
         self._watched = watched
         self._dumps: dict[int, PacketDump] = {}
-        print(_greeting(live.topology), flush=True)
+        print(_greeting(live.topology, live.measures), flush=True)
         over = threading.Event()
         watch = threading.Thread(target=self._end_with_nodes, args=(over,), daemon=True)
         watch.start()
@@ -134,8 +145,17 @@ class Prompt(CLI):
 
     def get_names(self) -> list[str]:
         """Return the names of the attributes among which `help` looks for commands."""
-        hidden = {f"do_{name}" for name in _NOT_HERE}
+        hidden = {f"do_{name}" for name in (*_NOT_HERE, *self._without_canary)}
         return [name for name in super().get_names() if name not in hidden]
+
+    @property
+    def _without_canary(self) -> tuple[str, ...]:
+        """Return the commands that this network has not, as its program is a user's."""
+        return () if self._power.measures else _OF_CANARY
+
+    @property
+    def _live(self) -> Live:
+        return cast("Live", self._power)
 
     def run(self) -> None:
         """Take commands from the user, or run those of the script.
@@ -163,6 +183,8 @@ class Prompt(CLI):
                 self._list_troubles()
             if (word := line.split(maxsplit=1)[:1]) and word[0] in _NOT_HERE:
                 raise UsageError("there is no such command: see help")
+            if word and word[0] in self._without_canary:
+                raise UsageError(f"this {NEEDS_CANARY}")
             return super().onecmd(line)
         except (UserError, OSError) as error:
             self._failed = True
@@ -224,7 +246,10 @@ class Prompt(CLI):
             self._live.stop_switch(switch)
         if words[1] != "stop":
             entries = self._live.start_switch(switch)
-            print(f"{words[0]} is up: {entries} entries restored", flush=True)
+            restored = f"{entries} entries restored"
+            yours = "its entries are yours to write"
+            said = yours if self._without_canary else restored
+            print(f"{words[0]} is up: {said}", flush=True)
         self._list_faults()
 
     def do_host(self, line: str) -> None:
@@ -355,7 +380,8 @@ class Prompt(CLI):
         """Print the injected faults, and what was switched off."""
         names = self._live.topology.link_names
         broken = [f"{names[fault.link]} loses {fault.rate:.4g}" for fault in self._live.faults]
-        print(f"injected: {', '.join(broken) or 'nothing'}", flush=True)
+        if not self._without_canary:
+            print(f"injected: {', '.join(broken) or 'nothing'}", flush=True)
         hosts = self._network.stopped_hosts
         off = {
             f"{a}--{b}": f"link {a} {b} up"
@@ -415,27 +441,35 @@ def _ended_by_signals() -> Iterator[None]:
             signal.signal(kind, before[kind])
 
 
-def _greeting(topology: PacketFabric) -> str:
-    """Return the text that the prompt begins with: names of nodes, and commands to try."""
-    hosts, switches = topology.host_names, topology.switch_names
-    at = np.cumsum((0, *np.bincount(topology.tier)))
+def _greeting(topology: PacketFabric, canary: bool) -> str:
+    """Return the text that the prompt begins with: names of nodes, and commands to try; fewer if
+    the switches do not run the Canary program."""
+    hosts, names, tier = topology.host_names, topology.switch_names, topology.tier
+    kinds = _TIERS[int(tier.max()) + 1]
+    members = [[names[s] for s in np.flatnonzero(tier == each)] for each in range(len(kinds))]
     rows = [
-        f"{what:12}{switches[at[i]]} to {switches[at[i + 1] - 1]}"
-        for i, what in enumerate(("ToRs", "aggregation", "cores"))
+        f"{kind:12}{' to '.join(dict.fromkeys((some[0], some[-1])))}"
+        for kind, some in zip(kinds, members, strict=True)
+    ]
+    parts = "  (pod, ToR, host)" if topology.title.startswith("a K=") else ""
+    upper = int(np.argmax(tier[topology.link_src] + tier[topology.link_dst]))  # a link to the top
+    link = topology.link_names[upper].replace("->", " ")
+    tries = [
+        f"  fault {link} 0.05   break a link: it loses 5 %",
+        "  meters                    what Canary's meters count",
+        "  diagnose                  which links the methods blame",
+        "  heal                      mend all links",
     ]
     return "\n".join(
         [
             f"{topology.title} is up: {topology.n_switches} switches, {topology.n_hosts} hosts",
-            f"  {'hosts':12}{hosts[0]} to {hosts[-1]}  (pod, ToR, host)",
+            f"  {'hosts':12}{hosts[0]} to {hosts[-1]}{parts}",
             *(f"  {row}" for row in rows),
             "Try:",
             f"  {hosts[0]} ping -c 3 {hosts[-1]}",
             f"  iperf {hosts[0]} {hosts[-1]}",
-            f"  fault {switches[at[1]]} {switches[at[2]]} 0.05   break a link: it loses 5 %",
-            "  meters                    what Canary's meters count",
-            "  diagnose                  which links the methods blame",
-            "  heal                      mend all links",
-            f"  capture {switches[at[1]]} {switches[at[2]]}      writes its packets to a pcap file",
+            *(tries if canary else []),
+            f"  capture {link}      writes its packets to a pcap file",
             "  help, help fault, exit",
         ]
     )

@@ -24,7 +24,8 @@ from mininet.log import setLogLevel
 from analysis.methods.registry import find_methods
 from scenarios.live.hosts import iperf
 from scenarios.live.network import Live
-from scenarios.live.session import session, session_settings
+from scenarios.live.power import Power
+from scenarios.live.session import NEEDS_CANARY, session, session_settings
 from scenarios.process.signals import raise_on_signals
 from testbed.errors import UserError
 from testbed.fabric.names import nearest
@@ -34,9 +35,15 @@ from testbed.network.mininet import MininetNetwork
 class Served:
     """What `scenarios.real_net.Net` calls, with names of nodes and links as text."""
 
-    def __init__(self, network: MininetNetwork, live: Live) -> None:
-        self._network, self._live = network, live
+    def __init__(self, network: MininetNetwork, live: Power) -> None:
+        self._network, self._power = network, live
         self._fabric = live.topology
+
+    @property
+    def _live(self) -> Live:
+        if not isinstance(self._power, Live):
+            raise UserError(f"this {NEEDS_CANARY}")
+        return self._power
 
     def names(self) -> dict[str, list[str]]:
         """Return the names of hosts, switches and directed links, and each node's IPv4 address."""
@@ -60,13 +67,13 @@ class Served:
 
     def heal(self, link: str | None) -> None:
         """Remove the fault of a link, or all faults."""
-        links = [fault.link for fault in self._live.faults]
+        links = [fault.link for fault in self._power.faults]
         for each in links if link is None else [self._fabric.link(link)]:
             self._live.heal(each)
 
     def faults(self) -> dict[str, float]:
         """Return the loss rate of each faulty link."""
-        return {self._fabric.link_names[fault.link]: fault.rate for fault in self._live.faults}
+        return {self._fabric.link_names[fault.link]: fault.rate for fault in self._power.faults}
 
     def set_link(self, a: str, b: str, up: bool) -> None:
         """Switch the cables between two nodes on or off."""
@@ -75,14 +82,14 @@ class Served:
     def set_switch(self, switch: str, up: bool) -> None:
         """Start or stop a switch."""
         number = self._fabric.switch(switch)
-        (self._live.start_switch if up else self._live.stop_switch)(number)
+        (self._power.start_switch if up else self._power.stop_switch)(number)
 
     def set_host(self, host: str, up: bool) -> None:
         """Start or stop a host."""
         if host not in self._fabric.host_names:
             raise UserError(f"no host {host!r}: {nearest(host, self._fabric.host_names)}")
         number = self._fabric.host_names.index(host)
-        (self._live.start_host if up else self._live.stop_host)(number)
+        (self._power.start_host if up else self._power.stop_host)(number)
 
     def off(self) -> list[str]:
         """Return the names of the directed links that are switched off."""
@@ -126,8 +133,10 @@ class Served:
 def serve(wire: Connection) -> None:
     """Bring the network up, and answer calls until the other side closes the connection."""
     setLogLevel("error")  # what `pingAll` finds is returned, and not printed
-    given: dict[str, Any] = wire.recv()
-    with tempfile.TemporaryDirectory() as logs, session(session_settings(given), Path(logs)) as up:
+    given: dict[str, Any]
+    given, own = wire.recv()
+    settings = session_settings(given)
+    with tempfile.TemporaryDirectory() as logs, session(settings, Path(logs), own) as up:
         served = Served(*up)
         wire.send(("done", served.names()))
         while True:

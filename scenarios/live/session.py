@@ -1,20 +1,25 @@
 # SPDX-License-Identifier: Apache-2.0
 """Brings up a network of real packets that one can break and measure, for the prompt and for
-`canary.net`."""
+`canary.net`; also one that runs a program of the user's, which cannot be measured."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from canary_softswitch.compiler.bmv2_program import DROP_PORT
+from canary_softswitch.device.config import SUFFIXES, read_config
+from canary_softswitch.device.messages import P4Error
 from scenarios.experiment.backends import open_backend
 from scenarios.experiment.fabrics import packet_fabric_of
 from scenarios.experiment.inputs import demand_of, inputs_of
 from scenarios.experiment.settings import REAL_TIME, Settings, SettingsError, make_settings
 from scenarios.live.network import Live
+from scenarios.live.power import Power
 from testbed.fabric.packet_fabric import PacketFabric
 from testbed.faults.plan import FaultPlan
 from testbed.faults.specification import parse_faults
@@ -28,6 +33,10 @@ DEFAULTS: Mapping[str, Any] = MappingProxyType(
 """Settings of a network at the prompt that differ from those of a run."""
 
 _OF_RUNS = ("epochs", "events", "tcp")
+_SLOWEST, _FASTEST = 0.1, 10_000
+
+NEEDS_CANARY = "needs the Canary program: leave PROGRAM out"
+"""What is said of faults and methods where switches run a program of the user's."""
 
 
 def session_settings(given: Mapping[str, Any]) -> Settings:
@@ -61,21 +70,80 @@ def planned(settings: Settings) -> tuple[PacketFabric, FaultPlan]:
     return fabric, plan
 
 
+@dataclass(frozen=True)
+class Own:
+    """What a user's network has of its own.
+
+    Attributes:
+        program: A file of BMv2 JSON that every switch runs, None for this testbed's program.
+        bw: The rate of every cable in Mb/s; 0: as fast as the machine.
+    """
+
+    program: Path | None = None
+    bw: float = 0
+
+    def check(self, settings: Settings) -> None:
+        """Check the program and the rate before anything is brought up.
+
+        Raises:
+            SettingsError: One of them makes no sense (one line).
+        """
+        if self.bw and not _SLOWEST <= self.bw <= _FASTEST:
+            raise SettingsError(f"BW={self.bw:g}: give a rate of {_SLOWEST:g} to {_FASTEST:g} Mb/s")
+        if self.program is None:
+            return
+        if settings.faults.strip().lower() != "none":
+            raise SettingsError(f"FAULTS {NEEDS_CANARY}")
+        if self._p4info is None:
+            names = " or ".join(self.program.with_suffix("").name + s for s in SUFFIXES[:2])
+            raise SettingsError(f"PROGRAM={self.program}: its P4Info is not beside it, as {names}")
+        try:
+            read_config(str(self.program), DROP_PORT)()
+        except P4Error as error:
+            raise SettingsError(f"PROGRAM={self.program}: {error.message}") from None
+
+    @property
+    def files(self) -> tuple[Path, Path]:
+        """Return the files of the user's program and of its P4Info."""
+        assert self.program is not None and self._p4info is not None
+        return self.program, self._p4info
+
+    @property
+    def _p4info(self) -> Path | None:
+        assert self.program is not None
+        stem = self.program.name.removesuffix(".json")
+        beside = (self.program.with_name(stem + suffix) for suffix in SUFFIXES)
+        return next((file for file in beside if file.is_file()), None)
+
+
 @contextmanager
-def session(settings: Settings, logs: Path) -> Iterator[tuple[MininetNetwork, Live]]:
+def session(
+    settings: Settings, logs: Path, own: Own | None = None
+) -> Iterator[tuple[MininetNetwork, Power]]:
     """Give a block a network that is up, with its faults injected; it is down afterwards.
 
     Args:
         settings: See `session_settings`.
         logs: The folder for the output of the network's processes.
+        own: The user's program and the rate of cables.
+
+    Yields:
+        The network, and a `Live`, or a `Power` where the program is the user's.
 
     Raises:
         testbed.network.network.NetworkError: Mininet or its switches cannot run here (one line).
     """
+    own = own or Own()
     fabric, plan = planned(settings)
+    if own.program is not None:
+        backend = "bmv2" if settings.backend == "bmv2" else "softswitch"
+        arguments = fabric, backend, *own.files, logs, settings.seed
+        with MininetNetwork(*arguments, foreign=True, bw=own.bw) as network:
+            yield network, Power(network)
+        return
     traffic, _ = make_traffic(demand_of(settings), fabric)
     inputs = inputs_of(settings, fabric, FaultPlan(), traffic)
-    with open_backend(inputs, LinkModel(), logs) as made:
+    with open_backend(inputs, LinkModel(), logs, own.bw) as made:
         assert isinstance(made.network, MininetNetwork)
         live = Live(settings, inputs, made)
         for fault in plan.faults:

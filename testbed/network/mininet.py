@@ -65,6 +65,9 @@ class MininetNetwork:
         seed: Seeds the random numbers of soft switches; BMv2 takes no seed.
         state: The folder of the state files, which list what `testbed.network.processes.clean` has
             to remove; by default the machine's.
+        foreign: Whether the program is a user's. Nothing of it is known then, so that it has no
+            faults and no counts.
+        bw: The rate of every cable in Mb/s; 0: as fast as the machine.
 
     Raises:
         NetworkError: Something is missing, or does not start.
@@ -79,6 +82,8 @@ class MininetNetwork:
         logs: Path,
         seed: int = 1,
         state: Path | None = None,
+        foreign: bool = False,
+        bw: float = 0,
     ) -> None:
         reason = missing(backend)
         if reason:
@@ -94,12 +99,13 @@ class MininetNetwork:
         self._dropped_before = np.zeros(topology.n_links, np.uint64)  # by switches that restarted
         self._quiet = False
         self._stopped_switches: set[int] = set()
+        self._program = program, p4info
         try:
             self._state = RunState(state)
         except ProcessError as e:
             raise NetworkError(str(e)) from None
         try:
-            self._nodes = Nodes(topology)
+            self._nodes = Nodes(topology, bw)
             self._switches = Switches(
                 topology,
                 backend,
@@ -109,6 +115,7 @@ class MininetNetwork:
                 seed,
                 clock=lambda: self.now_ns,
                 on_death=self._switch_died,
+                foreign=foreign,
             )
         except BaseException:
             self._state.remove()
@@ -119,8 +126,9 @@ class MininetNetwork:
             self._agents = HostAgents(
                 [(self._nodes.pid(name), f"{name}-eth0") for name in topology.host_names]
             )
-            arrivals = Arrivals(topology, self.controls)
-            self._losses = Losses(topology, self._nodes, arrivals, self._switches.sockets())
+            if not foreign:
+                arrivals = Arrivals(topology, self.controls)
+                self._losses = Losses(topology, self._nodes, arrivals, self._switches.sockets())
             self._switches.watch()
         except (ProcessError, NetworkError, OSError) as e:
             self.stop()
@@ -168,9 +176,10 @@ class MininetNetwork:
 
     def _count_before_end(self, switch: int) -> None:
         """Keep what a switch has counted, before it is ended."""
+        if self._losses is None:
+            return
         own = self.topology.link_src == switch
         self._dropped_before[own] = self.fault_drops()[own]
-        assert self._losses is not None
         self._losses.restarted(switch)
 
     def stop_switch(self, switch: int) -> None:
@@ -237,11 +246,15 @@ class MininetNetwork:
 
         Then its new sockets are watched for drops.
         """
-        assert self._losses is not None
         if not self._switches.answers(switch):
             return False
-        self._losses.sockets[switch] = self._switches.sockets_of(switch)
+        if self._losses is not None:
+            self._losses.sockets[switch] = self._switches.sockets_of(switch)
         return True
+
+    def load_again(self, switch: int) -> None:
+        """Load the user's program into a switch that was started again."""
+        self._switches.load_again(switch, *self._program)
 
     def add_source(self, source: Source) -> int:
         """Let hosts send a source's frames and return the source's number."""

@@ -26,6 +26,10 @@ _OFFLOADS = (
 
 _SIOCGIFFLAGS, _IFF_UP = 0x8913, 1  # netdevice(7)
 
+_BURST = 16_384  # bytes: more than ten frames
+_TICK_S = 0.01  # of the slowest kernels' clock
+_WAITING = 1 << 20  # bytes, which a socket's buffer does not hold
+
 
 class NamespaceError(NetworkError):
     """A namespace could not be entered or set up. The message is one line."""
@@ -90,6 +94,27 @@ def ip_batch(commands: Sequence[str]) -> None:
     )
     if result.returncode:
         raise NamespaceError(f"ip: {' '.join(result.stderr.split())}")
+
+
+def limit_rate(interfaces: Sequence[str], mbps: float) -> None:
+    """Let interfaces of this thread's namespace send at most ``mbps`` megabits a second.
+
+    What waits is more than a sender's socket holds, so that it waits there, and nothing is lost.
+
+    Raises:
+        NamespaceError: The kernel cannot do it.
+    """
+    burst = max(_BURST, round(mbps * 1e6 / 8 * _TICK_S))
+    how = f"root tbf rate {mbps * 1e6:.0f}bit burst {burst} limit {_WAITING + burst}"
+    result = subprocess.run(
+        ["tc", "-batch", "-"],
+        input="".join(f"qdisc replace dev {interface} {how}\n" for interface in interfaces),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if result.returncode:
+        raise NamespaceError(f"BW needs tc and the kernel's tbf: {' '.join(result.stderr.split())}")
 
 
 def no_ipv6() -> None:

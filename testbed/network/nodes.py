@@ -24,6 +24,7 @@ from testbed.network.namespaces import (
     interface_counters,
     interfaces_down,
     ip_batch,
+    limit_rate,
     no_ipv6,
     no_offloads,
     no_tail_loss_probes,
@@ -44,10 +45,12 @@ class Nodes:
 
     Args:
         topology: The fabric.
+        bw: The rate of every cable in Mb/s, as Mininet's ``bw``; 0: as fast as the machine.
     """
 
-    def __init__(self, topology: PacketFabric) -> None:
+    def __init__(self, topology: PacketFabric, bw: float = 0) -> None:
         self._topology = topology
+        self._bw = bw
         self._names = [*topology.switch_names, *topology.host_names]
         addresses = [*topology.switch_ip.tolist(), *topology.host_ip.tolist()]
         self._addresses = dict(zip(self._names, map(_ip, addresses), strict=True))
@@ -301,6 +304,8 @@ class Nodes:
                 patient_connections()
                 commands += host_commands(topology, node - topology.n_switches, interfaces[0])
             ip_batch(commands)
+            if self._bw:
+                limit_rate(interfaces, self._bw)
 
 
 def cables(

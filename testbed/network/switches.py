@@ -40,6 +40,7 @@ TOGETHER = "switches"  # the process of all soft switches
 QUEUE_PACKETS = 1000  # BMv2's 64 are fewer than one burst of a few hosts
 RESTARTING = "it restarts"
 STOPPED = "it was stopped"
+FOREIGN_ID = 1  # the lowest election ID: a controller with a lower one than before is no primary
 START_S = 60  # on a machine of the usual speed
 
 
@@ -107,6 +108,8 @@ class Switches:
         seed: Seeds the random numbers of soft switches; BMv2 takes no seed.
         clock: Returns the time of the run in nanoseconds.
         on_death: Called at once with the number of a switch that died.
+        foreign: Whether the program is a user's: it is loaded, and then left to controllers of the
+            user's, which may have any election ID.
 
     Attributes:
         controls: One control for each switch, in the topology's order.
@@ -122,6 +125,7 @@ class Switches:
         seed: int,
         clock: Callable[[], int],
         on_death: Callable[[int], None],
+        foreign: bool = False,
     ) -> None:
         self._names = topology.switch_names
         self._backend = backend
@@ -131,6 +135,7 @@ class Switches:
         self._seed = seed
         self._clock = clock
         self._on_death = on_death
+        self._foreign = foreign
         self._deaths: dict[int, str] = {}
         self._watched = Watched(state, logs, self._died)
         self._orders: IO[bytes] | None = None  # to the process of all soft switches
@@ -153,11 +158,20 @@ class Switches:
         with ThreadPoolExecutor(32) as pool:
             list(pool.map(lambda switch: self._wait_for(switch, deadline), switches))
             self.controls = list(pool.map(lambda switch: self._control(switch, p4info), switches))
-            list(pool.map(lambda control: control.push_program(program), self.controls))
-            if self._backend == "bmv2":
-                list(
-                    pool.map(lambda control: control.set_queue_depth(QUEUE_PACKETS), self.controls)
-                )
+            list(pool.map(lambda control: self._load(control, program), self.controls))
+
+    def _load(self, control: RemoteSwitch, program: Path) -> None:
+        """Load a program into a switch; BMv2 gets longer queues."""
+        control.push_program(program)
+        if self._backend == "bmv2":
+            control.set_queue_depth(QUEUE_PACKETS)
+        if self._foreign:
+            control.close()
+
+    def load_again(self, switch: int, program: Path, p4info: Path) -> None:
+        """Load a program of a user's into a switch that has restarted."""
+        self.controls[switch] = self._control(switch, p4info)
+        self._load(self.controls[switch], program)
 
     def restart(self, switch: int) -> None:
         """End a switch and start another in its place; `answers` tells when it is up.
@@ -325,7 +339,7 @@ class Switches:
             return socket.create_connection(("127.0.0.1", THRIFT_PORT), timeout=30 * patience())
 
     def _control(self, switch: int, p4info: Path) -> RemoteSwitch:
-        from testbed.control.remote.connection import RemoteError
+        from testbed.control.remote.connection import ELECTION_ID, RemoteError
         from testbed.control.remote.switch import RemoteSwitch
         from testbed.control.remote.thrift import RegisterClient
 
@@ -339,7 +353,9 @@ class Switches:
                 p4info,
                 lambda: RegisterClient(self._connect_thrift(name), self._backend != "bmv2"),
                 clock=self._clock,
+                election_id=FOREIGN_ID if self._foreign else ELECTION_ID,
                 patience=patience(),
+                bare=self._foreign,
             )
         except RemoteError as e:
             raise ProcessError(str(e)) from None

@@ -6,9 +6,11 @@ from __future__ import annotations
 import os
 import random
 import runpy
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
@@ -19,6 +21,7 @@ from testbed.network.requirements import not_installed
 from testbed.rootless import forbidden
 from tests.testbed.network.mininet.test_interruption import fabric_links
 
+PROGRAM = Path(__file__).parents[2] / "testbed/softswitch/tests/programs/router.json"
 LACKING = forbidden() or not_installed("softswitch")
 pytestmark = pytest.mark.skipif(bool(LACKING), reason=LACKING or "never")
 
@@ -65,6 +68,9 @@ def test_what_is_wrong_is_one_line_and_the_network_stays() -> None:
         ({"backend": "virtual"}, "BACKEND=virtual has no network"),
         ({"faults": "core9->agg0_0"}, "no link .core9->agg0_0."),
         ({"k": 5}, "K=5 is not a fat-tree"),
+        ({"bw": 0.01}, "BW=0.01: give a rate of 0.1 to 10000 Mb/s"),
+        ({"program": "no.json"}, "PROGRAM=no.json: its P4Info is not beside it, as no.p4info"),
+        ({"program": PROGRAM, "faults": "1links"}, "FAULTS needs the Canary program"),
     ],
 )
 def test_settings_that_make_no_sense_bring_nothing_up(
@@ -89,6 +95,39 @@ def test_a_stopped_host_is_no_fault_and_comes_back() -> None:
         assert net.pingAll() == 0 and not net.troubles
         net["h0"].cmd("wait")
         assert not net["h0"].cmd("jobs").strip()
+
+
+CLI = Path(sys.executable).with_name("simple_switch_CLI")
+
+
+@pytest.mark.skipif(not CLI.exists(), reason="PyPI's simple_switch_CLI writes the entries")
+@pytest.mark.parametrize("backend", ["softswitch", "bmv2"])
+def test_a_program_of_ones_own_and_slow_links(backend: Literal["softswitch", "bmv2"]) -> None:
+    """A router in place of Canary; its entries come by Thrift, as from any client of BMv2."""
+    if reason := not_installed(backend):
+        pytest.skip(reason)
+    with canary.net(program=PROGRAM, bw=4, topology="two-switch", backend=backend) as net:
+
+        def route(switch: str, *hops: tuple[str, int]) -> None:
+            for host, port in hops:
+                mac = net[host].cmd(f"cat /sys/class/net/{host}-eth0/address").strip()
+                entry = f"table_add I.routes I.forward {net[host].ip}/32 => {port} {mac}"
+                said = net[switch].cmd(f"echo '{entry}' | {CLI} --thrift-port 9090")
+                assert "Entry has been added" in said, said
+
+        assert net.pingAll() == 100
+        route("tor0", ("h0", 1), ("h1", 2))
+        route("tor1", ("h1", 1), ("h0", 2))
+        assert net.pingAll() == 0
+        rate, _ = net.iperf(("h0", "h1"), seconds=3)
+        assert 0 < rate < 4.2e6
+        with pytest.raises(ValueError, match="this needs the Canary program"):
+            net.fault("tor0->tor1", 0.5)
+        net.stop_switch("tor1")
+        net.start_switch("tor1")  # runs the program again, without the entries
+        assert net.pingAll() == 100 and not net.troubles
+        route("tor1", ("h1", 1), ("h0", 2))
+        assert net.pingAll() == 0 and net.faults == {}
 
 
 @pytest.mark.nightly

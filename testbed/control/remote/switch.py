@@ -43,6 +43,7 @@ class RemoteSwitch:
         clock: Returns the time of the run in ns, with which digests are stamped.
         election_id: The client with the highest one is the primary, which may write.
         patience: How many times longer than usual to wait for its P4Runtime server.
+        bare: Whether only to load the program; its tables and digests are then left to others.
 
     Raises:
         RemoteError: No P4Runtime server answers as primary.
@@ -60,11 +61,13 @@ class RemoteSwitch:
         clock: Callable[[], int] = time.monotonic_ns,
         election_id: int = ELECTION_ID,
         patience: float = 1.0,
+        bare: bool = False,
     ) -> None:
         self.name = name
         self.clock = clock
         self.closed = False
-        self._p4info = info = parsed(p4info.read_text())
+        self._p4info = parsed(p4info.read_text())
+        info = p4info_pb2.P4Info() if bare else self._p4info
         self.connection = wire = Connection(name, address, device_id, election_id, patience)
         self._open_registers = registers
         self._registers: RegisterClient | None = None
@@ -83,7 +86,9 @@ class RemoteSwitch:
         return self.connection.lost
 
     def close(self) -> None:
-        """Close the P4Runtime session and the Thrift connection for good."""
+        """Close the P4Runtime session and the Thrift connection for good, once."""
+        if self.closed:
+            return
         self.closed = True
         self.give_up("closed")
         self.connection.close()

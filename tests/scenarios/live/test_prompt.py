@@ -25,6 +25,7 @@ class Live:
 
     topology = K4
     faults = ()
+    measures = True
 
     def __init__(self) -> None:
         self.asked: list[list[str]] = []
