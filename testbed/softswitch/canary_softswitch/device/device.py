@@ -98,9 +98,7 @@ class Device:
         def run() -> None:
             """Put the program into service, end all waits for it, and optimize it."""
             try:
-                config = load()
-                config.program.compile_quickly()
-                pipeline = self.pipeline_of(config)
+                pipeline = self.pipeline_of(load())
                 self.commit(pipeline)
             except (P4Error, SoftSwitchError) as e:
                 self.pipeline, self._failure = None, str(e)

@@ -43,6 +43,7 @@ class Pipeline:
     def __init__(self, config: PipelineConfig, ports: Ports, seed: int) -> None:
         self.config = config
         self.ports = ports
+        config.program.compile_quickly()  # unless it was compiled before
         try:
             self.switch = switch = Switch(config.program, seed, ports.priorities)
         except SoftSwitchError as e:  # there is no memory for its state

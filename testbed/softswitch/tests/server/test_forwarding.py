@@ -105,7 +105,7 @@ def test_vlan_tags_stay(wires: Callable[[int], list[Wire]]) -> None:
     sink = socket.socket(socket.AF_PACKET, socket.SOCK_RAW)
     with sink, Process("--no-p4", *attach([a, b])) as p, copies(p):
         sink.bind((b.host, 3))
-        sink.settimeout(5)
+        sink.settimeout(PATIENCE_S)
         sink.setsockopt(263, 8, 1)  # PACKET_AUXDATA: the kernel takes the tag out again
         source.send(tagged)
         data, control, _, _ = sink.recvmsg(200, 200)

@@ -209,8 +209,8 @@ def test_an_action_that_the_table_has_not(client: Client) -> None:
         client.configure(info=info)
 
 
-def test_rates_as_large_as_they_can_be(process: Process) -> None:
-    with Client(process.grpc) as c:
+def test_rates_as_large_as_they_can_be(connect: Callable[..., Client]) -> None:
+    with connect() as c:
         c.configure(info=p4info(RATES), code=(PROGRAMS / "rates.json").read_bytes())
         rate = (1 << 63) - 1
         meter = p4runtime_pb2.Entity()
