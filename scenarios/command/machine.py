@@ -163,6 +163,7 @@ def shell(
     found = running_switch(switch)
     aim = "taken from its controller" if force else "to read from: FORCE=1 takes it for writing"
     print(f"{switch} of {found.network}, {aim}", flush=True)
+    print(f"its P4Runtime is at {found.address}, device {found.device}", flush=True)
     # A switch refuses an ID that another client uses, and makes no client with a lower ID primary.
     election = f"2,{time.time_ns()}" if force else f"0,{os.getpid()}"
     arguments = ["--grpc-addr", found.address, "--device-id", str(found.device)]

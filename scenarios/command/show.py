@@ -327,7 +327,12 @@ def _settings(config: Mapping[str, Any], short: bool = False) -> Iterator[str]:
         value = config[setting.name]
         usual = setting.on.get(config["backend"], setting.default)
         if value != usual or setting.name in own or setting.name in always:
-            yield f"{setting.name.upper()}={value}"
+            yield f"{setting.name.upper()}={_typed(value)}"
+
+
+def _typed(value: Any) -> str:
+    """Return a setting's value as a user types it: 500, and not 500.0."""
+    return str(int(value) if isinstance(value, float) and value.is_integer() else value)
 
 
 def _methods(had: Mapping[str, tuple[str, str]]) -> Iterator[str]:

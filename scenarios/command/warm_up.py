@@ -9,18 +9,27 @@ from pathlib import Path
 
 from analysis.methods.registry import METHODS, find_methods
 from canary_softswitch.compiler.build import keep, kept
+from scenarios.experiment.backends import compile_soft_switches
+from scenarios.experiment.fabrics import packet_fabric_of
+from scenarios.experiment.inputs import demand_of, inputs_of
 from scenarios.experiment.observer import Observer, Progress
 from scenarios.experiment.request import load_scenario
 from scenarios.experiment.run import run_experiment
 from scenarios.experiment.settings import Settings
+from testbed.faults.plan import FaultPlan
 from testbed.kernels import compile_all
+from testbed.network.requirements import no_namespaces
+from testbed.rootless import forbidden
+from testbed.traffic.demand import make_traffic
 
 ROOT = Path(__file__).parents[2]
 
 
 def warm_up(progress: Progress) -> None:
     """Compile all kernels, and meanwhile make the smallest run, which compiles the switch program,
-    and discard it; ``progress`` is called with what is being done.
+    and discard it; then compile what real packets need, where there can be some.
+
+    ``progress`` is called with what is being done.
 
     What a bundle holds is not compiled again where its compiler and processor are those of here.
     """
@@ -32,6 +41,17 @@ def warm_up(progress: Progress) -> None:
         run = beside.submit(smallest_run)
         compile_all(files, lambda share: progress("compiling", share))
         run.result()
+        if not (no_namespaces() or forbidden()):
+            compile_for_real_packets()
+
+
+def compile_for_real_packets() -> None:
+    """Compile the program with the counters that only real packets need, for `make net` and
+    ``BACKEND=softswitch`` with their defaults."""
+    settings = Settings(backend="softswitch")
+    fabric = packet_fabric_of(settings)
+    traffic, _ = make_traffic(demand_of(settings), fabric)
+    compile_soft_switches(inputs_of(settings, fabric, FaultPlan(), traffic))
 
 
 def bundled(project: Path, what: str) -> Path:

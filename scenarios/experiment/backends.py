@@ -77,6 +77,14 @@ def need_backend(backend: str, tcp: bool) -> None:
             need_iperf()
 
 
+def compile_soft_switches(inputs: Inputs) -> None:
+    """Compile the program that soft switches run on the real packets of a run."""
+    entries = needed_entries(inputs.fabric, inputs.segments)
+    with tempfile.TemporaryDirectory() as folder:
+        program = adapted_program(Path(folder), inputs.icmp, entries, endings=True)
+        Program.load(program.json)
+
+
 def _threads(inputs: Inputs) -> int:
     """Return the number of threads that was asked for; by default one for each core, as long as
     each thread gets `SWITCHES_PER_THREAD` switches."""
@@ -126,6 +134,8 @@ def _open(
     from testbed.network.mininet import MininetNetwork
 
     kind = cast(Literal["bmv2", "softswitch"], inputs.backend)
+    if kind == "softswitch":
+        Program.load(source.json)  # so that the switches find it optimized in the cache
     with hurried(), MininetNetwork(fabric, kind, *source, logs, inputs.seed, bw=bw) as network:
         drain = 2 * skew + round(REAL_DRAIN_NS * slowness())
         yield Backend(network, network.controls, drain, skew)

@@ -88,7 +88,7 @@ class Settings:
             "tor0_0->agg0_1; 0.7 "
             "undrain tor0_0->agg0_1; 0.5 reboot core0`: a link leaves its ECMP group and "
             "returns; a switch restarts empty. On real packets also `down`, `up` (a link or host) "
-            "and `stop`, `start` (a switch)"
+            "and `stop`, `start` (a switch or host)"
         ),
     ] = "none"
     seed: Annotated[
