@@ -99,6 +99,7 @@ class MininetNetwork:
         self._dropped_before = np.zeros(topology.n_links, np.uint64)  # by switches that restarted
         self._quiet = False
         self._stopped_switches: set[int] = set()
+        self._cut_off: set[int] = set()
         self._program = program, p4info
         try:
             self._state = RunState(state)
@@ -187,6 +188,7 @@ class MininetNetwork:
         self._count_before_end(switch)
         self._switches.end(switch, STOPPED)
         self._stopped_switches.add(switch)
+        self._note_cut_off()
 
     def start_switch(self, switch: int) -> None:
         """Start a switch that was stopped, without any state; `answers` tells when it is up."""
@@ -201,14 +203,24 @@ class MininetNetwork:
     def set_cable(self, a: str, b: str, up: bool) -> None:
         """Switch the cables between two nodes on or off; see `Nodes.set_cable`."""
         self._nodes.set_cable(a, b, up)
+        self._note_cut_off()
 
     def stop_host(self, host: int) -> None:
         """Cut a host off, until `start_host`, and end the programs that run on it."""
         self._nodes.stop_host(self.topology.host_names[host])
+        self._note_cut_off()
 
     def start_host(self, host: int) -> None:
         """Let a stopped host reach the network again, with the address and routes that it had."""
         self._nodes.start_host(self.topology.host_names[host])
+
+    def _note_cut_off(self) -> None:
+        self._cut_off |= self.switched_off()[1]
+
+    @property
+    def cut_off(self) -> set[int]:
+        """Return the hosts that were cut off at some time, as `switched_off` has them."""
+        return self._cut_off
 
     @property
     def stopped_hosts(self) -> list[str]:

@@ -38,6 +38,9 @@ PACING_US = 50_000  # a client sends due data at this interval, like segmentatio
 _PATIENCE_S = 20.0  # that a server may take until it listens
 LEAD_NS = 5_000_000_000  # a server is started that long before its client, as it may have to wait
 YIELDING = ("nice", "-n", "19")  # a client that waits for its server's last word does so busily
+_CLOSED = "control socket has closed unexpectedly"
+_NOTHING_CAME = "unable to receive"
+"""What iperf3's client says last, and its server before, if links kept them from agreeing."""
 AT_ONCE = 256  # clients; a transfer waits while there are as many
 
 
@@ -234,7 +237,11 @@ class Iperf:
 
         It timed out. Or its server still waits: the connection was open at the client alone, since
         links lost the last packet of each attempt to open it, until the server's kernel gave up.
+        Or its server ended, because a message of the client's did not come within ten seconds: so
+        iperf3 3.18, of Debian 13.
         """
+        if said.endswith(_CLOSED):
+            return _NOTHING_CAME in self._server_log(self._dst[number]).read_text(errors="replace")
         if said.endswith(os.strerror(errno.ETIMEDOUT)):
             return True
         server = self._servers.get(number)
@@ -265,14 +272,16 @@ class Iperf:
 
     def _incomplete(self) -> list[str]:
         """Return the last line of each failed transfer that never came to send data, unless links
-        lost its connection.
+        lost its connection or a host of it was switched off.
 
         What links do to a connection is a result: the kernel has counted the packets of one that
         times out after a quarter of an hour, or that the server resets when all data is sent.
         """
         sent, _ = self._counted()
-        failed = self._failed.items()
-        return [line for number, line in failed if not (sent[number] or number in self._lost)]
+        off = self._network.cut_off
+        off_too = {n for n in self._failed if {self._src[n], self._dst[n]} & off}
+        known = self._lost | off_too
+        return [line for n, line in self._failed.items() if not (sent[n] or n in known)]
 
     # ---- what the hosts saw ------------------------------------------------------------------
 

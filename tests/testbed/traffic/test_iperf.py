@@ -36,6 +36,7 @@ class Host:
         self.topology = FatTree(4)
         self.logs = logs
         self._instead = instead
+        self.cut_off: set[int] = set()
         self._start = time.monotonic_ns()
 
     @property
@@ -143,6 +144,33 @@ def test_a_connection_that_never_was_open_at_its_server_degrades_nothing(
     assert tcp.report()["failed"] == N
     failed = "1 of 3 TCP transfers failed, the first with: iperf3: error - Connection reset by peer"
     assert tcp.degraded == [failed]
+
+
+def test_a_server_that_waited_in_vain_for_its_client_degrades_nothing(
+    tmp_path: Path, kernel: Any
+) -> None:
+    """iperf3 3.18 ends a server to which a client's parameters did not come for ten seconds."""
+    closed = "iperf3: error - control socket has closed unexpectedly"
+
+    def instead(command: list[str]) -> list[str]:
+        if is_client(command):
+            return ["sh", "-c", f"sleep 0.3; echo '{closed}'; exit 1"]
+        return ["echo", "iperf3: error - unable to receive parameters from client: Bad file"]
+
+    tcp = run(tmp_path, instead)
+    assert (tcp.report()["failed"], tcp.degraded) == (N, [])
+    (tmp_path / "other").mkdir()
+    tcp = run(tmp_path / "other", lambda c: instead(c) if is_client(c) else ["true"])
+    assert tcp.degraded == [f"3 of 3 TCP transfers failed, the first with: {closed}"]
+
+
+def test_transfers_of_a_host_that_was_switched_off_degrade_nothing(
+    tmp_path: Path, kernel: Any
+) -> None:
+    tcp = run(tmp_path, lambda command: ["sh", "-c", "echo no route; exit 1"])
+    assert tcp.degraded == ["3 of 3 TCP transfers failed, the first with: no route"]
+    tcp._network.cut_off.add(9)
+    assert tcp.degraded == []
 
 
 def test_iperf3_that_cannot_start_degrades_the_run(tmp_path: Path, kernel: Any) -> None:
