@@ -87,13 +87,16 @@ class Connection:
         """
         incoming: queue.Queue[Any] = self._client.stream_in_q["arbitration"]
         with suppress(queue.Empty):
-            while (message := incoming.get_nowait()) is not None:
+            message = incoming.get_nowait()
+            while message is not None:
                 code = message.arbitration.status.code
                 self._primary = code == code_pb2.OK
                 if not self._primary:
                     self.give_up(TAKEN)
-                if code == code_pb2.NOT_FOUND:
+                asks = code == code_pb2.NOT_FOUND
+                if asks:
                     self._arbitrate(message.arbitration.election_id)
+                message = incoming.get(asks, self._answering_s)
         return self._primary
 
     def _arbitrate(self, highest: Any) -> None:
