@@ -122,21 +122,26 @@ class MininetNetwork:
             self._state.remove()
             raise
         try:
-            self._nodes.make(self._state.token)
-            self._switches.start(program, p4info)
-            self._agents = HostAgents(
-                [(self._nodes.pid(name), f"{name}-eth0") for name in topology.host_names]
-            )
-            if not foreign:
-                arrivals = Arrivals(topology, self.controls)
-                self._losses = Losses(topology, self._nodes, arrivals, self._switches.sockets())
-            self._switches.watch()
+            self._bring_up(foreign)
         except (ProcessError, NetworkError, OSError) as e:
             self.stop()
             raise NetworkError(str(e)) from None
         except BaseException:
             self.stop()
             raise
+
+    def _bring_up(self, foreign: bool) -> None:
+        """Make the nodes, start the switches and the hosts' agents, and begin to count losses."""
+        topology, nodes = self.topology, self._nodes
+        nodes.make(self._state.token)
+        self._switches.start(*self._program)
+        self._agents = HostAgents(
+            [(nodes.pid(name), f"{name}-eth0") for name in topology.host_names]
+        )
+        if not foreign:
+            arrivals = Arrivals(topology, self.controls)
+            self._losses = Losses(topology, nodes, arrivals, self._switches.sockets())
+        self._switches.watch()
 
     def __enter__(self) -> MininetNetwork:
         return self
