@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -68,8 +68,7 @@ class Live(Power):
     measures = True
 
     def __init__(self, settings: Settings, inputs: Inputs, backend: Backend) -> None:
-        assert isinstance(backend.network, MininetNetwork)
-        super().__init__(backend.network)
+        super().__init__(cast("MininetNetwork", backend.network))
         self._settings = settings
         self._controls = backend.controls
         self._emulation = set_up(inputs, backend, idle=True)
@@ -124,10 +123,12 @@ class Live(Power):
             The name of each switch, and the number of entries that were restored.
         """
         back = []
+        network = self._emulation.network
+        stopped = network.stopped_switches if isinstance(network, MininetNetwork) else []
         with self.using:
             for switch, control in enumerate(self._controls):
                 absent = switch in self._taken
-                if switch in self.network.stopped_switches:
+                if switch in stopped:
                     continue
                 if not control.is_primary():
                     self._taken.add(switch)

@@ -35,7 +35,7 @@ from testbed.network.losses import Arrivals, Losses
 from testbed.network.namespaces import inside
 from testbed.network.network import DROP, EmulatorDrops, NetworkError, Statistics
 from testbed.network.nodes import Nodes
-from testbed.network.processes import ProcessError, RunState
+from testbed.network.processes import ProcessError, RunState, open_more_files
 from testbed.network.requirements import missing
 from testbed.network.sources import Source
 from testbed.network.speed import slowness
@@ -133,6 +133,7 @@ class MininetNetwork:
     def _bring_up(self, foreign: bool) -> None:
         """Make the nodes, start the switches and the hosts' agents, and begin to count losses."""
         topology, nodes = self.topology, self._nodes
+        open_more_files()
         nodes.make(self._state.token)
         self._switches.start(*self._program)
         self._agents = HostAgents(

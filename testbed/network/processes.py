@@ -13,6 +13,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import resource
 import shutil
 import signal
 import stat
@@ -50,6 +51,13 @@ _NODES = ("switch ", "host ")
 _NODE = re.compile(r"^mininet:(\w+)$|^unix:.*/(\w+)\.grpc$")
 
 _ROOT = Path(__file__).resolve().parents[2]
+
+
+def open_more_files() -> None:
+    """Let this process open as many files as it may: an ordinary user's 1,024 are too few for the
+    namespaces, sockets and connections of a fat-tree of K=8."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 class ProcessError(UserError):
