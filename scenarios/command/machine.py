@@ -58,7 +58,7 @@ def net(
     bw: Annotated[
         float,
         typer.Option(
-            help="Rate of every link: 0.1 to 10000 Mb/s. [default: as fast as the machine]",
+            help="Rate of every link in Mb/s. [default: as fast as the machine; 0.1 to 10000]",
             show_default=False,
         ),
     ] = 0,
