@@ -221,9 +221,8 @@ def best(settings: Sequence[Setting]) -> Setting:
     highest mean F1; only settings with the fewest false alarms count.
 
     A setting is as good if its difference over the cases is at most one standard error of the mean
-    difference. The closest one has the fewest other values; of equals, the one with the higher
-    precision is taken, as a wrongly blamed link costs a repair, then the one with the higher F1,
-    then the first.
+    difference. The closest one has the fewest other values; of equals, the one with the higher F1
+    is taken, then the one with the higher precision, then the first.
     """
     start, fewest = settings[0].parameters, min(setting.false_alarms for setting in settings)
     quiet = [setting for setting in settings if setting.false_alarms == fewest]
@@ -234,7 +233,7 @@ def best(settings: Sequence[Setting]) -> Setting:
         """Return the number of parameters whose value differs from that of the first setting."""
         return sum(value != start[name] for name, value in setting.parameters.items())
 
-    return min(good, key=lambda s: (others(s), -s.precision, -s.mean_f1))
+    return min(good, key=lambda s: (others(s), -s.mean_f1, -s.precision))
 
 
 def _as_good(setting: Setting, highest: Setting) -> bool:
