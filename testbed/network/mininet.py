@@ -100,6 +100,7 @@ class MininetNetwork:
         self._quiet = False
         self._stopped_switches: set[int] = set()
         self._cut_off: set[int] = set()
+        self._dead: set[int] = set()
         self._program = program, p4info
         try:
             self._state = RunState(state)
@@ -170,6 +171,7 @@ class MininetNetwork:
         return self._agents
 
     def _switch_died(self, switch: int) -> None:
+        self._dead.add(switch)
         if self._losses is not None:
             self._losses.died(switch)
 
@@ -180,6 +182,7 @@ class MininetNetwork:
         """
         self._count_before_end(switch)
         self._switches.restart(switch)
+        self._dead.discard(switch)
 
     def _count_before_end(self, switch: int) -> None:
         """Keep what a switch has counted, before it is ended."""
@@ -200,6 +203,7 @@ class MininetNetwork:
         """Start a switch that was stopped, without any state; `answers` tells when it is up."""
         self._switches.begin(switch)
         self._stopped_switches.remove(switch)
+        self._dead.discard(switch)
 
     @property
     def stopped_switches(self) -> list[int]:
@@ -239,8 +243,9 @@ class MininetNetwork:
 
     def switched_off(self) -> tuple[set[int], set[int]]:
         """Return the directed links that are switched off now, at an end or with a switch, and the
-        hosts that are cut off with their link or ToR."""
-        topology, stopped = self.topology, self._stopped_switches
+        hosts that are cut off with their link or ToR. A switch that died is off as one that was
+        stopped: what it lost says nothing of its links."""
+        topology, stopped = self.topology, self._stopped_switches | self._dead
         cables = {frozenset(ends) for ends in self._nodes.cables_down}
         names = topology.switch_names
         links = {

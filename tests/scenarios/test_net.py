@@ -6,6 +6,8 @@ from __future__ import annotations
 import os
 import random
 import runpy
+import signal
+import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -18,7 +20,9 @@ import canary
 from scenarios.real_net import Net
 from testbed.network.network import NetworkError
 from testbed.network.requirements import not_installed
+from testbed.network.switches import SOFT_SWITCHES
 from testbed.rootless import forbidden
+from tests.patience import PATIENCE_S
 from tests.testbed.network.mininet.test_interruption import fabric_links
 
 PROGRAM = Path(__file__).parents[2] / "testbed/softswitch/tests/programs/router.json"
@@ -95,6 +99,21 @@ def test_a_stopped_host_is_no_fault_and_comes_back() -> None:
         assert net.pingAll() == 0 and not net.troubles
         net["h0"].cmd("wait")
         assert not net["h0"].cmd("jobs").strip()
+
+
+def test_dead_switches_are_not_observed_and_nothing_is_blamed_for_them() -> None:
+    with canary.net(topology="leaf-spine:2:2", backend="softswitch") as net:
+        runner = str(net._process.pid)
+        found = subprocess.run(
+            ["pgrep", "-P", runner, "-f", SOFT_SWITCHES], capture_output=True, text=True, check=True
+        )
+        os.kill(int(found.stdout), signal.SIGKILL)
+        deadline = time.monotonic() + PATIENCE_S
+        while not net.troubles and time.monotonic() < deadline:
+            time.sleep(0.1)
+        assert net.troubles[0].startswith("all switches: died at ")
+        assert sorted(net.off) == sorted(net.links)
+        assert not any(net.diagnose("canary,canary-mle,mle,flock,netbouncer").values())
 
 
 CLI = Path(sys.executable).with_name("simple_switch_CLI")
