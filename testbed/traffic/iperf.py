@@ -240,13 +240,15 @@ class Iperf:
         Or its server ended, because a message of the client's did not come within ten seconds: so
         iperf3 3.18, of Debian 13.
         """
-        if said.endswith(_CLOSED):
-            return _NOTHING_CAME in self._server_log(self._dst[number]).read_text(errors="replace")
         if said.endswith(os.strerror(errno.ETIMEDOUT)):
             return True
+        broken = tuple(map(os.strerror, (errno.ECONNRESET, errno.EPIPE)))
         server = self._servers.get(number)
-        waiting = server is not None and server.poll() is None
-        return waiting and said.endswith(tuple(map(os.strerror, (errno.ECONNRESET, errno.EPIPE))))
+        if server is not None and server.poll() is None:
+            return said.endswith(broken)
+        log = self._server_log(self._dst[number])
+        ended = said.endswith((_CLOSED, *broken)) and log.exists()
+        return ended and _NOTHING_CAME in log.read_text(errors="replace")
 
     def _last_words(self, number: int) -> str:
         """Return the last line that a transfer's client wrote."""
