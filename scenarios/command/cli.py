@@ -379,16 +379,20 @@ def export(
         typer.Option("--parts", help="Only Canary's segments, a Parquet file per sub-problem."),
     ] = False,
     trust: TrustOption = False,
+    quiet: QuietOption = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Write a run as files that `localize` reads."""
     from scenarios.command.localize import export as export_run
+
+    output = Output(quiet, as_json)
 
     if csv and parts:
         raise UserError("--csv and --parts exclude each other: parts are Parquet")
     raise_on_signals()
     suffix = ".csv" if csv else ".parquet"
-    for path in export_run(run_dir, out, suffix, trust, parts=parts):
-        print(plain(str(path)))
+    files = [plain(str(path)) for path in export_run(run_dir, out, suffix, trust, parts=parts)]
+    output.show(out, lambda: {"path": str(out), "files": files}, lambda: print(*files, sep="\n"))
 
 
 @app.command(cls=WordsCommand)

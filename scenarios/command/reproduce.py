@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from rich.console import Group
 
 from scenarios.command.arguments import JsonOption, QuietOption
 from scenarios.command.results import Output
@@ -66,17 +67,24 @@ def reproduce(
     from scenarios.command.compilers import need_compiler
     from scenarios.papers.experiment import Effort
     from scenarios.papers.registry import experiments_named
-    from scenarios.papers.results import experiment_table
+    from scenarios.papers.results import experiment_figures, experiment_table
 
     console, output = wide_console(), Output(quiet, as_json)
-    if (quiet or as_json) and (fig is None or results is not None):
-        raise UserError("--quiet and --json are for what is reproduced: say what with FIG=")
     if results is not None:
-        console.print(line(f"written: {_write_results(results, out)}"), soft_wrap=True)
+        written = line(f"written: {_write_results(results, out)}")
+        output.show(
+            results,
+            lambda: {"path": str(results)},
+            lambda: console.print(written, soft_wrap=True),
+        )
         return
     if fig is None:
-        console.print(experiment_table(out))
-        console.print(line("make reproduce FIG=name, FIG=quick or FIG=all", "dim"))
+        if quiet:
+            raise UserError("--quiet prints the path of what is reproduced: say what with FIG=")
+        table = Group(
+            experiment_table(out), line("make reproduce FIG=name, FIG=quick or FIG=all", "dim")
+        )
+        output.show(None, lambda: experiment_figures(out), lambda: console.print(table))
         return
     experiments = experiments_named(fig)
     need_compiler()

@@ -105,8 +105,12 @@ def write_chapter(experiments: Sequence[Experiment], runs: Path, out: Path) -> l
     return [*texts, *names]
 
 
-def make_pdf(out: Path) -> str:
-    """Make ``main.pdf`` of a chapter, and return a line with its path or why there is none.
+NO_PDF = "no PDF: there is neither tectonic nor latexmk; main.tex is its source"
+
+
+def make_pdf(out: Path) -> Path | None:
+    """Make ``main.pdf`` of a chapter and return its path; None if no program that makes PDFs is
+    installed.
 
     Raises:
         UserError: The program failed (one line).
@@ -120,8 +124,8 @@ def make_pdf(out: Path) -> str:
             done = subprocess.run([path, *arguments], cwd=out, capture_output=True, check=False)
             if done.returncode != 0:
                 raise UserError(f"{program} failed: {out / 'main.log'} says why")
-            return f"pdf      {out / 'main.pdf'}"
-    return "no PDF: there is neither tectonic nor latexmk; main.tex is its source"
+            return out / "main.pdf"
+    return None
 
 
 def _is_chapter(folder: Path) -> bool:

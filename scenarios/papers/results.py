@@ -32,6 +32,24 @@ def experiment_table(out: Path) -> Table:
     return table
 
 
+def experiment_figures(out: Path) -> dict[str, Any]:
+    """Return the list for programs, as `experiment_table` has it: experiments by name, and why the
+    left-out figures are left out."""
+    return {
+        "experiments": {
+            each.name: {
+                "paper": each.paper,
+                "shows": each.shows,
+                "seconds": each.seconds,
+                "memory_mb": each.memory_mb,
+                "run": was_run(each, out),
+            }
+            for each in EXPERIMENTS.values()
+        },
+        "left_out": dict(LEFT_OUT),
+    }
+
+
 def _has_results(path: Path) -> bool:
     """Return True if a file was written by `write_results`."""
     if path.stat().st_size > _MOST_BYTES:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import contextlib
 import csv
 import hashlib
+import json
 import re
 import shutil
 from collections.abc import Iterator
@@ -144,6 +145,8 @@ def test_a_chapter_is_made_again_and_nothing_else_is_replaced(
     words = (*words, "--quiet")
     before = (thesis / "data" / "canary-table-2.csv").read_bytes()
     assert canary(*words).out == f"{thesis}\n"
+    made = json.loads(canary(*words[:-1], "--json").out)
+    assert made["pdf"] is None and "chapter.tex" in made["files"]
     assert (thesis / "data" / "canary-table-2.csv").read_bytes() == before
     (thesis / "refs.bib").write_text("@book{mine}\n")
     said = canary(*words)
