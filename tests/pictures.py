@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The pictures of the README: ``python -m tests.pictures RUN COMPARISON``, of their pages, and
-``python -m tests.pictures runs/reproduce/canary-8``, of a figure, which holds the key of the figures
-that it shows: a test compares it with that of ``docs/data/results.json``.
+``python -m tests.pictures runs/reproduce/canary-8``, of a figure, which holds the key of what
+it shows: a test compares it with that of ``docs/data/results.json``.
 
 ``python -m tests.pictures look OUT PAGE...`` takes whole pages, from disk or an address, at the
 widths of `tests.browser`, light and dark: to be looked at.
