@@ -17,6 +17,7 @@ import hashlib
 import io
 import shutil
 import subprocess
+import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
@@ -43,6 +44,8 @@ WIDTH = 3.33
 MOST_ROWS = 30
 """The most rows of a table; the CSV file has all."""
 _MADE = "made by canary chapter"
+_APART = "\n\\clearpage  % no figure floats into the next section\n"
+_LABEL = 24  # characters of an axis' label in a line: longer ones would be cut off
 Cell = str | float
 Rows = Sequence[Sequence[Cell]]
 
@@ -99,7 +102,7 @@ def write_chapter(experiments: Sequence[Experiment], runs: Path, out: Path) -> l
         figures = [f"figures/{name}" for name in _draw(reproduction, out / "figures")]
         names += figures
         sections.append(_section(reproduction, tables, figures))
-    texts = {"refs.bib": REFERENCES, "chapter.tex": "\n".join(sections), "main.tex": _MAIN}
+    texts = {"refs.bib": REFERENCES, "chapter.tex": _APART.join(sections), "main.tex": _MAIN}
     for name, text in texts.items():
         _write(out / name, f"% {_MADE}: \\input{{chapter}} into a thesis\n{text}")
     return [*texts, *names]
@@ -269,7 +272,9 @@ def _draw(reproduction: Reproduction, folder: Path) -> list[str]:
         names.append(f"{experiment.name}-{number_}.pdf")
         with own_style(names[-1], **small):
             figure = Figure(figsize=(WIDTH, 2.9), layout="constrained")
-            draw_panel(figure.subplots(), panel, experiment, reproduction.ours, styles)
+            axes = figure.subplots()
+            draw_panel(axes, panel, experiment, reproduction.ours, styles)
+            axes.set_ylabel(textwrap.fill(axes.get_ylabel(), _LABEL))
             handles = legend(experiment, reproduction.ours, styles)
             figure.legend(handles=handles, loc="outside lower center", ncols=2, frameon=False)
             with atomic_write(folder / names[-1]) as new:
