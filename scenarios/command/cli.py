@@ -118,6 +118,7 @@ def start(
 @shows_result
 def run(
     ctx: typer.Context,
+    *,
     scenario: ScenarioOption = None,
     config: ConfigOption = None,
     run_dir: Annotated[
@@ -129,14 +130,19 @@ def run(
     fault_rate: FaultRateOption = None,
     watch: WatchOption = False,
     sudo: SudoOption = False,
-    *,
     output: Output,
     gate: Gate,
 ) -> None:
     """Emulate a scenario, and compare all methods on it."""
     with output.working():
         path = _run(
-            *(ctx, scenario, config, run_dir, methods, parameters, fault_rate),
+            ctx,
+            scenario=scenario,
+            config=config,
+            run_dir=run_dir,
+            methods=methods,
+            parameters=parameters,
+            fault_rate=fault_rate,
             gate=gate,
             watch=watch,
             sudo=sudo,
@@ -146,13 +152,13 @@ def run(
 
 def _run(
     ctx: typer.Context,
+    *,
     scenario: str | None,
     config: Path | None,
     run_dir: Path | None,
     methods: str | None,
     parameters: str,
     fault_rate: float | None,
-    *,
     gate: Gate,
     watch: bool,
     sudo: bool,
@@ -259,6 +265,7 @@ def show(
 @shows_result
 def compare(
     ctx: typer.Context,
+    *,
     scenario: ScenarioOption = None,
     config: ConfigOption = None,
     seeds: Annotated[str, typer.Option(help="A range, or a list: 1,2,10-12.")] = "1-20",
@@ -278,7 +285,6 @@ def compare(
         typer.Option(help="One comparison per value of a setting: K=4,8,16. [default: none]"),
     ] = None,
     sudo: SudoOption = False,
-    *,
     output: Output,
     gate: Gate,
 ) -> None:
@@ -291,18 +297,18 @@ def compare(
 
     failed = compare_seeds(
         ctx.obj,
-        scenario,
-        config,
-        seeds,
-        methods,
-        out,
-        parameters,
-        fault_rate,
-        cluster,
-        sweep,
-        sudo,
-        output,
-        gate,
+        scenario=scenario,
+        config=config,
+        seeds=seeds,
+        methods=methods,
+        out=out,
+        parameters=parameters,
+        fault_rate=fault_rate,
+        cluster=cluster,
+        sweep=sweep,
+        sudo=sudo,
+        output=output,
+        gate=gate,
     )
     if failed:
         raise typer.Exit(1)
@@ -310,6 +316,7 @@ def compare(
 
 @app.command()
 def localize(
+    *,
     topology: Annotated[
         Path,
         typer.Option(
