@@ -27,7 +27,7 @@ from testbed.faults.injector import FaultInjector
 from testbed.faults.kernel_injectors import KernelInjector, NetemInjector, NftInjector
 from testbed.faults.plan import FaultPlan
 from testbed.network.network import Network, NetworkError, switch_seed
-from testbed.network.speed import hurried, slowness
+from testbed.network.speed import raised_priority, slowness
 from testbed.network.virtual import LinkModel, VirtualNetwork
 from testbed.rootless import forbidden
 from testbed.traffic.flows import Traffic
@@ -123,7 +123,7 @@ def _open(inputs: Inputs, links: LinkModel, source: Adapted, logs: Path) -> Iter
     from testbed.network.mininet import MininetNetwork
 
     kind = cast(Literal["bmv2", "softswitch"], inputs.backend)
-    with hurried(), MininetNetwork(fabric, kind, *source, logs, inputs.seed) as network:
+    with raised_priority(), MininetNetwork(fabric, kind, *source, logs, inputs.seed) as network:
         drain = 2 * skew + round(REAL_DRAIN_NS * slowness())
         yield Backend(network, network.controls, drain, skew)
 
