@@ -40,9 +40,9 @@ def hand_in(school: Path, student: str, *rows: str) -> None:
 
 
 def grades(canary: Canary, school: Path) -> dict[str, dict[str, Any]]:
-    said = canary("class", "grade", str(school / "handouts"), "--json")
-    assert said.code == 0, said
-    return {each["student"]: each for each in json.loads(said.out)["grades"]}
+    result = canary("class", "grade", str(school / "handouts"), "--json")
+    assert result.code == 0, result
+    return {each["student"]: each for each in json.loads(result.out)["grades"]}
 
 
 def test_a_handout_has_what_was_measured_and_not_the_truth(school: Path) -> None:
@@ -167,19 +167,19 @@ def _hash(path: Path) -> str:
 def test_what_makes_no_sense_is_one_line(
     words: tuple[str, ...], answer: str, canary: Canary, tmp_path: Path
 ) -> None:
-    said = canary("class", "make", f"--out={tmp_path / 'class'}", *words)
-    assert said.code == 2 and answer in said.err and said.err.count("\n") == 1
+    result = canary("class", "make", f"--out={tmp_path / 'class'}", *words)
+    assert result.code == 2 and answer in result.err and result.err.count("\n") == 1
     assert not (tmp_path / "class").exists() and not list(tmp_path.glob(".partial*"))
 
 
 def test_a_class_is_never_replaced(school: Path, canary: Canary) -> None:
     before = {path: path.stat().st_mtime_ns for path in school.rglob("*")}
-    said = canary("class", "make", "--students=2", f"--out={school}")
-    assert said.code == 2 and "choose another" in said.err
+    result = canary("class", "make", "--students=2", f"--out={school}")
+    assert result.code == 2 and "choose another" in result.err
     assert before == {path: path.stat().st_mtime_ns for path in school.rglob("*")}
 
 
 def test_answers_must_be_there(canary: Canary, tmp_path: Path) -> None:
-    said = canary("class", "grade", str(tmp_path))
-    assert said.code == 2 and "holds no answers" in said.err
+    result = canary("class", "grade", str(tmp_path))
+    assert result.code == 2 and "holds no answers" in result.err
     assert canary("class", "grade", str(tmp_path / "none")).code == 2

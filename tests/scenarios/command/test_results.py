@@ -135,9 +135,9 @@ def test_a_run_is_only_its_path_or_only_json(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("CANARY_SEED", "7")  # is told, but not on standard output
-    said = canary("run", *QUICK, "--run", "one", "--quiet")
-    assert (said.code, said.out) == (0, "one\n"), said
-    assert "SEED=7" in said.err
+    result = canary("run", *QUICK, "--run", "one", "--quiet")
+    assert (result.code, result.out) == (0, "one\n"), result
+    assert "SEED=7" in result.err
     figures = json.loads(canary("run", *QUICK, "--run", "two", "--json").out)
     assert figures["seed"] == 7 and set(figures["rates"]) == set(figures["faulty_links"])
     assert canary("analyze", "one", "-q").out == "one\n"
@@ -220,8 +220,8 @@ def test_what_is_reproduced_imported_and_checked_is_json_or_a_path(
 
 
 def test_a_comparison_says_whether_methods_differ(made: Path, canary: Canary) -> None:
-    said = canary("show", str(made / "compared")).out
-    lines = said.splitlines()
+    result = canary("show", str(made / "compared")).out
+    lines = result.splitlines()
     assert lines[0].startswith("2 runs   faulty_links") and lines[0].endswith("seeds 1-2")
     assert lines[2].split() == [
         "method",
@@ -259,6 +259,6 @@ def test_words_of_other_tools_are_answered(canary: Canary) -> None:
     refused(canary("clab"), "canary export-lab")
     refused(canary("run", "--topo", "tree,2"), "there is no option --topo", "--k", "--topology")
     refused(canary("run", "--loss", "5"), "--faults tor0_0-agg0_1:0.05")
-    said = canary("warn")
-    refused(said, "there is no command warn")
-    assert "warm-up" not in said.err, "it is hidden"
+    result = canary("warn")
+    refused(result, "there is no command warn")
+    assert "warm-up" not in result.err, "it is hidden"
