@@ -88,6 +88,9 @@ def environment(made: Path, venv: Path) -> Path:
     # The packages of the lock are found where they are; ours are editable there, which is made by
     # .pth files, and those of a folder that is only on the path are not read.
     (packages / "locked.pth").write_text(f"{get_path('purelib')}\n")
+    for script in Path(get_path("scripts")).iterdir():  # and their commands
+        if not (python.parent / script.name).exists():
+            (python.parent / script.name).symlink_to(script)
     return python
 
 
