@@ -169,8 +169,6 @@ def run_experiment(
         summary = _diagnose(run, writer, observer.progressed, methods)
         with suppress(UserError, OSError):  # the file of the traffic may be gone by now
             summary["flow_sizes"] = describe(settings.traffic, run.table("flows")["sent"])
-        if (file := traffic_file(settings.traffic)) is not None:
-            summary["traffic_file"] = file.name
         summary["wall_seconds"] = round(time.perf_counter() - begin, 3)
         writer.json("summary.json", summary)
         with signals_blocked():
@@ -257,8 +255,6 @@ def analyze(
             summary["wall_seconds"] = run.summary["wall_seconds"]
             if (sizes := run.summary.get("flow_sizes")) is not None:
                 summary["flow_sizes"] = sizes
-            if (file := run.summary.get("traffic_file")) is not None:
-                summary["traffic_file"] = file
         writer.json("summary.json", summary)
     return summary
 
