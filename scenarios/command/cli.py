@@ -63,9 +63,12 @@ class Commands(TyperGroup):
 
     def invoke(self, ctx: Any) -> Any:
         """Run a command and return its result. A user's error prints one line and exits with code
-        2; ``--debug`` prints its traceback, too."""
+        2; ``--debug`` prints its traceback, too. If nobody reads the output, the code is 1."""
         try:
             return super().invoke(ctx)
+        except BrokenPipeError:  # the reader has enough, as in canary runs | head
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for the last flush
+            raise typer.Exit(1) from None
         except (UserError, OSError) as error:
             if ctx.params["debug"]:
                 traceback.print_exc()

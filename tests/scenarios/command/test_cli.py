@@ -252,3 +252,10 @@ def test_a_scenario_file_of_ones_own(folder: Path, canary: Canary) -> None:
     refused(canary("run", *QUICK, "--scenario", "odd.py"), "FAULT is not a setting")
     (folder / "empty.py").write_text("")
     refused(canary("run", "--scenario", "empty.py"), "SCENARIO")
+
+
+def test_who_reads_only_the_first_line_sees_no_complaint() -> None:
+    for words in ("reproduce --json", "explain --json", "reproduce"):
+        command = f"set -o pipefail; {sys.executable} -m scenarios.command.cli {words} | head -1"
+        done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
+        assert done.stdout.count("\n") == 1 and (done.returncode, done.stderr) in ((0, ""), (1, ""))
