@@ -143,7 +143,9 @@ def test_a_link_or_a_pipe_is_not_read(school: Path, canary: Canary) -> None:
 def test_the_same_seed_makes_the_same_class(school: Path, canary: Canary, tmp_path: Path) -> None:
     again = tmp_path / "again"
     words = ("EPOCHS=1", "LOAD=0.03", "FAULTS=4links:0.05..0.3", "SEED=7", f"--out={again}")
-    assert canary("class", "make", "--students=2", *words).code == 0
+    made = json.loads(canary("class", "make", "--students=2", *words, "--json").out)
+    assert made["path"] == str(again) and made["seed"] == 7
+    assert made["handouts"] == f"{again}/handouts" and made["answers"] == f"{again}/answers"
     for folder in ("handouts", "answers"):
         for path in sorted((school / folder).rglob("*")):
             if path.is_file() and path.name not in ("summary.json", "manifest.json"):
