@@ -119,18 +119,29 @@ class Plots:
         axes.set_axis_off()
         return figure
 
-    def rates(self, method: str = "canary-mle") -> Figure:
+    def rates(self, method: str | None = None) -> Figure:
         """Return a figure of the loss rates that a method estimates over the true ones.
 
+        Args:
+            method: Its name; None for ``canary-mle``, or if the run lacks that, the first method
+                that estimates loss rates.
+
         Raises:
-            ValueError: The run has no verdict of that method.
+            ValueError: The run has no verdict of that method, or it estimates no loss rates.
         """
         need_matplotlib()
         from matplotlib.figure import Figure
 
-        known = self._verdicts["method"].unique().tolist()
-        if method not in known:
+        verdicts = self._verdicts
+        known = verdicts["method"].unique().tolist()
+        able = verdicts.loc[verdicts["success"].notna(), "method"].unique().tolist()
+        if method is None and able:
+            method = "canary-mle" if "canary-mle" in able else able[0]
+        if method is not None and method not in known:
             raise UserError(f"the run has no verdict of {method!r}: {nearest(method, known)}")
+        if method not in able:
+            others = f"choose from {', '.join(able)}" if able else "no method of this run does"
+            raise UserError(f"{method or 'a method'} estimates no loss rates: {others}")
         of = (self._verdicts["method"] == method).to_numpy()
         blames = self._verdicts["blamed"].to_numpy()[of]
         true = self._links["rate"].to_numpy()

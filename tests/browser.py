@@ -108,7 +108,7 @@ def opened(
         color_scheme="dark" if dark else "light",
     )
     found = Opened(context.new_page(), where if isinstance(where, str) else "file:")
-    found.page.on("console", lambda said: found.complaints.append(said.text))
+    found.page.on("console", lambda message: found.complaints.append(message.text))
     found.page.on("pageerror", lambda error: found.complaints.append(str(error)))
     found.page.on("request", found._asked)
     found.page.goto(where if isinstance(where, str) else where.absolute().as_uri())

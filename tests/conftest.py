@@ -26,7 +26,7 @@ def quiet(what: str, share: float) -> None:
 
 def without_progress(errors: str) -> list[str]:
     """The lines of standard error but those that say how far something is."""
-    return [said for said in errors.splitlines() if not said.startswith("... ")]
+    return [message for message in errors.splitlines() if not message.startswith("... ")]
 
 
 @pytest.fixture(autouse=True)

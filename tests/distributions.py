@@ -82,12 +82,15 @@ def environment(made: Path, venv: Path) -> Path:
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", venv], check=True)
     python = venv / "bin" / "python"
     command = [sys.executable, "-m", "pip", "--python", python, "install", "-qq", "--no-index"]
-    command += ["--no-deps", "--find-links", made, "canary-testbed", "canary-softswitch"]
+    command += ["--no-deps", "--find-links", made.absolute(), "canary-testbed", "canary-softswitch"]
     subprocess.run([*command, "--disable-pip-version-check"], check=True, cwd=venv)
     [packages] = venv.glob("lib/python*/site-packages")
     # The packages of the lock are found where they are; ours are editable there, which is made by
     # .pth files, and those of a folder that is only on the path are not read.
     (packages / "locked.pth").write_text(f"{get_path('purelib')}\n")
+    for script in Path(get_path("scripts")).iterdir():  # and their commands
+        if not (python.parent / script.name).exists():
+            (python.parent / script.name).symlink_to(script)
     return python
 
 

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The pictures of the README: ``python -m tests.pictures RUN COMPARISON``, of their pages, and
-``python -m tests.pictures runs/reproduce/canary-8``, of a figure.
+``python -m tests.pictures runs/reproduce/canary-8``, of a figure, which holds the key of what
+it shows: a test compares it with that of ``docs/data/results.json``.
 
 ``python -m tests.pictures look OUT PAGE...`` takes whole pages, from disk or an address, at the
 widths of `tests.browser`, light and dark: to be looked at.
@@ -14,10 +15,15 @@ from itertools import product
 from pathlib import Path
 
 from PIL import Image
+from PIL.PngImagePlugin import PngInfo
 from playwright.sync_api import Locator
 
 from scenarios.command.show import make_page
+from scenarios.papers.registry import EXPERIMENTS
+from scenarios.papers.reproduce import read_reproduction
+from scenarios.papers.results import results_of
 from tests.browser import WIDTHS, browser, opened
+from tests.docs.made import KEY, key_of
 
 PICTURES = Path(__file__).parent.parent / "docs"
 
@@ -35,9 +41,14 @@ def main(run: Path, comparison: Path) -> None:
 
 
 def figure(of: Path) -> None:
+    """Write the picture of an experiment that was run in the folder ``of``."""
+    reproduction = read_reproduction(EXPERIMENTS[of.name], of.parent)
+    assert reproduction is not None, f"{of}: it was not run to its end"
     picture = Image.open(of / "figure.png").convert("RGB")
     picture.thumbnail((1200, 1200))
-    picture.quantize(256).save(PICTURES / "reproduced.png", optimize=True)
+    info = PngInfo()
+    info.add_text(KEY, key_of(of.name, results_of(reproduction)))
+    picture.quantize(256).save(PICTURES / "reproduced.png", optimize=True, pnginfo=info)
 
 
 def look(out: Path, pages: list[str]) -> None:

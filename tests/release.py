@@ -2,8 +2,9 @@
 """Make a release in a folder, checked: ``python -m tests.release dist``.
 
 The wheels and source distributions of both packages are built from what git has, their metadata is
-checked by twine, both are installed in an environment of their own, tests run against what is
-installed there, and `SHA256SUMS` has their hashes. Nothing is published: the workflow *release*
+checked by twine and the licences of all files by reuse, both packages are installed in an
+environment of their own, tests run against what is installed there, and `SHA256SUMS` has their
+hashes. Nothing is published: the workflow *release*
 does that on a tag.
 """
 
@@ -21,7 +22,7 @@ from pathlib import Path
 
 from tests.distributions import PROJECTS, ROOT, build, environment
 
-TWINE = "twine>=6,<8"
+TOOLS = ("twine>=6,<8", "reuse>=5,<7")
 PYTEST = ("-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", "not nightly and not root")
 SUITES = (
     ("testbed/softswitch/tests",),
@@ -79,12 +80,13 @@ def need_clean(wanted: str) -> None:
 
 
 def check(made: list[Path], work: Path) -> None:
-    """Check the distributions' metadata with twine, which is fetched, and run tests against the
-    installed wheels, in a folder for temporary files."""
+    """Check the distributions' metadata with twine and the licences with reuse, which are fetched,
+    and run tests against the installed wheels, in a folder for temporary files."""
     tools = work / "tools"
     subprocess.run([sys.executable, "-m", "venv", tools], check=True)
-    subprocess.run([tools / "bin" / "pip", "install", "-q", TWINE], check=True)
+    subprocess.run([tools / "bin" / "pip", "install", "-q", *TOOLS], check=True)
     subprocess.run([tools / "bin" / "twine", "check", "--strict", *made], check=True)
+    subprocess.run([tools / "bin" / "reuse", "lint", "--lines"], cwd=ROOT, check=True)
     python = environment(made[0].parent, work / "installed")
     for words in SUITES:
         print(f"against the installed packages: {' '.join(words)}", flush=True)

@@ -80,10 +80,10 @@ class Counts:
             (self.skipped, "skipped"),
             (self.errors, errors),
         )
-        said = ", ".join(f"{count} {name}" for count, name in counts if count)
+        message = ", ".join(f"{count} {name}" for count, name in counts if count)
         minutes, rest = divmod(round(seconds), 60)
         clock = f"{minutes // 60}:{minutes % 60:02}:{rest:02}"
-        return f"{said or 'no tests ran'} in {seconds:.2f}s ({clock})"
+        return f"{message or 'no tests ran'} in {seconds:.2f}s ({clock})"
 
 
 class Stage:

@@ -77,8 +77,8 @@ def test_the_text_on_scale_says_what_its_table_shows() -> None:
 
 def test_what_is_said_of_the_fabric_and_of_long_runs() -> None:
     fabric = FatTree(4)
-    said = f"has {fabric.n_links} directed links between its {fabric.n_switches} switches"
-    assert said in FIRST_HOUR
+    message = f"has {fabric.n_links} directed links between its {fabric.n_switches} switches"
+    assert message in FIRST_HOUR
     assert LONG_S == 10 and "longer than ten seconds says how long" in FIRST_HOUR
     assert (
         "A run of more than 10 s prints an estimate first"

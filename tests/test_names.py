@@ -181,9 +181,9 @@ def test_names_in_progress(
         monkeypatch.setenv("TERM", terminal)
     with progress_bar() as bar:
         bar(HOSTILE, 0.5)
-    said = capsys.readouterr().err
-    assert SHOWN in re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", said)
-    assert "\u202e" not in said and ("\x1b" in said) == (terminal == "xterm")
+    message = capsys.readouterr().err
+    assert SHOWN in re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", message)
+    assert "\u202e" not in message and ("\x1b" in message) == (terminal == "xterm")
 
 
 def test_names_in_what_doctor_finds_and_in_the_environment(

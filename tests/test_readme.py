@@ -68,16 +68,16 @@ def test_what_make_lists_is_that_of_the_settings() -> None:
     assert all(name in scenario for name in scenario_names())
     assert config.strip().startswith("CONFIG=") and run.strip().startswith("RUN=")
     command = ["make", "help-options"]
-    said = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
-    assert all(line in said.stdout for line in (scenario, *listed, config, run))
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    assert all(line in done.stdout for line in (scenario, *listed, config, run))
 
 
 @pytest.mark.usefixtures("_own_make")
 def test_make_passes_on_whatever_it_is_given() -> None:
     given = ["SCENARIO=flap", "EPOCH_MS=50", "FAULTS=6links, none", "COLOUR=re'd", "k=8"]
     command = ["make", "--no-print-directory", "--dry-run", "scenario", *given]
-    said = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
-    assert sorted(shlex.split(said.splitlines()[-1])[2:]) == sorted(given)
+    message = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    assert sorted(shlex.split(message.splitlines()[-1])[2:]) == sorted(given)
 
 
 CANARY = ".venv/bin/canary"

@@ -8,7 +8,8 @@ from typing import Annotated
 
 import typer
 
-from scenarios.command.arguments import QuietOption
+from scenarios.command.arguments import JsonOption, QuietOption
+from scenarios.command.results import Output
 from testbed.fabric.names import plain
 
 
@@ -31,19 +32,24 @@ def chapter(
         Path, typer.Option("--in", help="Folder of the reproductions.", show_default=True)
     ] = Path("runs/reproduce"),
     quiet: QuietOption = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Write what was reproduced as LaTeX.
 
     It has tables, vector figures, the data as CSV and the papers as BibTeX; and a PDF, if tectonic
     or latexmk is installed.
     """
-    from scenarios.papers.chapter import make_pdf, write_chapter
+    from scenarios.papers.chapter import NO_PDF, make_pdf, write_chapter
     from scenarios.papers.registry import experiments_named
 
+    output = Output(quiet, as_json)
     names = write_chapter(experiments_named(fig), runs, out)
-    made = make_pdf(out)
-    if quiet:
-        print(plain(str(out)))
-        return
-    print(plain(f"chapter  {out / 'chapter.tex'}   {len(names)} files"))
-    print(plain(made))
+    pdf = make_pdf(out)
+
+    def show() -> None:
+        """Print where the chapter and its PDF are."""
+        print(plain(f"chapter  {out / 'chapter.tex'}   {len(names)} files"))
+        print(plain(f"pdf      {pdf}") if pdf else NO_PDF)
+
+    made = {"path": str(out), "files": names, "pdf": None if pdf is None else str(pdf)}
+    output.show(out, lambda: made, show)

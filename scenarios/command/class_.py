@@ -32,6 +32,7 @@ def make(
         "runs/class"
     ),
     quiet: QuietOption = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Make a handout for each student, and apart from them the answers.
 
@@ -41,19 +42,24 @@ def make(
     from scenarios.command.compilers import need_compiler
     from scenarios.experiment.request import make_request
 
+    output = Output(quiet, as_json)
     given = dict(ctx.obj.settings)
     seed = int(given.pop("seed", secrets.randbelow(2**32)))
     request = make_request(scenario, given, config)
     settings = request.settings("virtual" if request.backend == "auto" else None)
     need_compiler()
-    with Output(quiet).working(), progress_bar() as progress:
+    with output.working(), progress_bar() as progress:
         make_class(request.name, request.scenario, settings, students, seed, out, progress)
-    if quiet:
-        print(plain(str(out)))
-        return
-    print(plain(f"handouts  {out / HANDOUTS}   a folder for each student"))
-    print(plain(f"answers   {out / ANSWERS}   keep them: they hold the truth; SEED={seed}"))
-    print(plain(f"grade     {command('canary', 'class', 'grade', str(out / HANDOUTS))}"))
+    handouts, answers = out / HANDOUTS, out / ANSWERS
+
+    def show() -> None:
+        """Print where the handouts and the answers are, and how to grade."""
+        print(plain(f"handouts  {handouts}   a folder for each student"))
+        print(plain(f"answers   {answers}   keep them: they hold the truth; SEED={seed}"))
+        print(plain(f"grade     {command('canary', 'class', 'grade', str(handouts))}"))
+
+    made = {"path": str(out), "handouts": str(handouts), "answers": str(answers), "seed": seed}
+    output.show(out, lambda: made, show)
 
 
 @classes.command(cls=WordsCommand)

@@ -63,9 +63,12 @@ class Commands(TyperGroup):
 
     def invoke(self, ctx: Any) -> Any:
         """Run a command and return its result. A user's error prints one line and exits with code
-        2; ``--debug`` prints its traceback, too."""
+        2; ``--debug`` prints its traceback, too. If nobody reads the output, the code is 1."""
         try:
             return super().invoke(ctx)
+        except BrokenPipeError:  # the reader has enough, as in canary runs | head
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for the last flush
+            raise typer.Exit(1) from None
         except (UserError, OSError) as error:
             if ctx.params["debug"]:
                 traceback.print_exc()
@@ -118,6 +121,7 @@ def start(
 @shows_result
 def run(
     ctx: typer.Context,
+    *,
     scenario: ScenarioOption = None,
     config: ConfigOption = None,
     run_dir: Annotated[
@@ -129,14 +133,19 @@ def run(
     fault_rate: FaultRateOption = None,
     watch: WatchOption = False,
     sudo: SudoOption = False,
-    *,
     output: Output,
     gate: Gate,
 ) -> None:
     """Emulate a scenario, and compare all methods on it."""
     with output.working():
         path = _run(
-            *(ctx, scenario, config, run_dir, methods, parameters, fault_rate),
+            ctx,
+            scenario=scenario,
+            config=config,
+            run_dir=run_dir,
+            methods=methods,
+            parameters=parameters,
+            fault_rate=fault_rate,
             gate=gate,
             watch=watch,
             sudo=sudo,
@@ -146,13 +155,13 @@ def run(
 
 def _run(
     ctx: typer.Context,
+    *,
     scenario: str | None,
     config: Path | None,
     run_dir: Path | None,
     methods: str | None,
     parameters: str,
     fault_rate: float | None,
-    *,
     gate: Gate,
     watch: bool,
     sudo: bool,
@@ -259,6 +268,7 @@ def show(
 @shows_result
 def compare(
     ctx: typer.Context,
+    *,
     scenario: ScenarioOption = None,
     config: ConfigOption = None,
     seeds: Annotated[str, typer.Option(help="A range, or a list: 1,2,10-12.")] = "1-20",
@@ -278,7 +288,6 @@ def compare(
         typer.Option(help="One comparison per value of a setting: K=4,8,16. [default: none]"),
     ] = None,
     sudo: SudoOption = False,
-    *,
     output: Output,
     gate: Gate,
 ) -> None:
@@ -291,18 +300,18 @@ def compare(
 
     failed = compare_seeds(
         ctx.obj,
-        scenario,
-        config,
-        seeds,
-        methods,
-        out,
-        parameters,
-        fault_rate,
-        cluster,
-        sweep,
-        sudo,
-        output,
-        gate,
+        scenario=scenario,
+        config=config,
+        seeds=seeds,
+        methods=methods,
+        out=out,
+        parameters=parameters,
+        fault_rate=fault_rate,
+        cluster=cluster,
+        sweep=sweep,
+        sudo=sudo,
+        output=output,
+        gate=gate,
     )
     if failed:
         raise typer.Exit(1)
@@ -310,6 +319,7 @@ def compare(
 
 @app.command()
 def localize(
+    *,
     topology: Annotated[
         Path,
         typer.Option(
@@ -379,16 +389,20 @@ def export(
         typer.Option("--parts", help="Only Canary's segments, a Parquet file per sub-problem."),
     ] = False,
     trust: TrustOption = False,
+    quiet: QuietOption = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Write a run as files that `localize` reads."""
     from scenarios.command.localize import export as export_run
+
+    output = Output(quiet, as_json)
 
     if csv and parts:
         raise UserError("--csv and --parts exclude each other: parts are Parquet")
     raise_on_signals()
     suffix = ".csv" if csv else ".parquet"
-    for path in export_run(run_dir, out, suffix, trust, parts=parts):
-        print(plain(str(path)))
+    files = [plain(str(path)) for path in export_run(run_dir, out, suffix, trust, parts=parts)]
+    output.show(out, lambda: {"path": str(out), "files": files}, lambda: print(*files, sep="\n"))
 
 
 @app.command(cls=WordsCommand)

@@ -52,6 +52,7 @@ class _Runs:
 
 def compare_seeds(
     given: GivenOptions,
+    *,
     scenario: str | None,
     config: Path | None,
     seeds: str,

@@ -69,10 +69,22 @@ def explained(word: str | None) -> str:
     Raises:
         UserError: There is no such word (one line).
     """
+    if word is None:
+        text = textwrap.fill(", ".join(words()), 78, break_on_hyphens=False)
+        return f"canary explain WORD explains one of:\n{text}"
+    [(name, text)] = explanations(word).items()
+    return "\n".join(textwrap.wrap(f"{name}: {text}", 80, break_on_hyphens=False))
+
+
+def explanations(word: str | None) -> dict[str, str]:
+    """Return the explanation of a word by its name, or those of all words if it is None.
+
+    Raises:
+        UserError: There is no such word (one line).
+    """
     every = _explanations()
     if word is None:
-        text = textwrap.fill(", ".join(every), 78, break_on_hyphens=False)
-        return f"canary explain WORD explains one of:\n{text}"
+        return {name: explanation() for name, explanation in every.items()}
     folded = {name.lower(): name for name in every}
     asked = word.strip().lower().removesuffix("*").rstrip(" =:")
     name = word if word in every else folded.get(asked, folded.get(asked.replace("_", " "), ""))
@@ -81,7 +93,7 @@ def explained(word: str | None) -> str:
     if not name:
         hint = nearest(word, every)
         raise UserError(f"there is no word {word!r} to explain: {_first_words(hint)}")
-    return "\n".join(textwrap.wrap(f"{name}: {every[name]()}", 80, break_on_hyphens=False))
+    return {name: every[name]()}
 
 
 def _first_words(hint: str) -> str:

@@ -85,8 +85,10 @@ def explain(
             help="A column, a mark, a measurement, a setting or a method.", autocompletion=_words
         ),
     ] = None,
+    as_json: JsonOption = False,
 ) -> None:
     """Explain a word that the other commands print."""
-    from scenarios.command.explain import explained
+    from scenarios.command.explain import explained, explanations
 
-    print(explained(word))
+    output = Output(as_json=as_json)
+    output.show(None, lambda: explanations(word), lambda: print(explained(word)))

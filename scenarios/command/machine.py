@@ -106,6 +106,7 @@ def export_lab(
         typer.Option(help="Folder of the lab, absent or empty. [default: <scenario>-lab]"),
     ] = None,
     quiet: QuietOption = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Write a scenario's network as a containerlab lab.
 
@@ -120,15 +121,20 @@ def export_lab(
     from scenarios.command.export_lab import export_lab as write_lab
     from scenarios.experiment.request import make_request
 
+    output = Output(quiet, as_json)
     raise_on_signals()
     need_compiler()
     request = make_request(scenario, ctx.obj.settings, config)
-    output = Output(quiet)
     with output.working():
         ctx.obj.print_environment()
         folder = write_lab(request, machines, out)
-    said = line(f"lab: {folder}; its README.md says how to start it")
-    output.show(folder, dict, lambda: wide_console().print(said, soft_wrap=True))
+    text = line(f"lab: {folder}; its README.md says how to start it")
+    files = [each.relative_to(folder).as_posix() for each in folder.rglob("*") if each.is_file()]
+    output.show(
+        folder,
+        lambda: {"path": str(folder), "files": sorted(files)},
+        lambda: wide_console().print(text, soft_wrap=True),
+    )
 
 
 def doctor(as_json: JsonOption = False) -> None:
@@ -181,7 +187,7 @@ def ended_in_words(cleaned: Cleaned) -> str:
     return f"ended {', '.join(parts)}" if parts else "nothing was left"
 
 
-def clean_net() -> None:
+def clean_net(as_json: JsonOption = False) -> None:
     """Remove what a killed run left of its network.
 
     Nothing else is removed.
@@ -189,9 +195,14 @@ def clean_net() -> None:
     from testbed.network.processes import clean
 
     cleaned = clean()
-    print(ended_in_words(cleaned))
-    for runner in cleaned.alive:
-        print(f"process {runner} still runs a network, which is left alone")
+
+    def show() -> None:
+        """Print what was ended and what is left alone."""
+        print(ended_in_words(cleaned))
+        for runner in cleaned.alive:
+            print(f"process {runner} still runs a network, which is left alone")
+
+    Output(as_json=as_json).show(None, lambda: asdict(cleaned), show)
 
 
 def bundle() -> None:

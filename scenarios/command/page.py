@@ -8,7 +8,8 @@ from typing import Annotated
 
 import typer
 
-from scenarios.command.arguments import QuietOption, TrustOption
+from scenarios.command.arguments import JsonOption, QuietOption, TrustOption
+from scenarios.command.results import Output
 from scenarios.experiment.terminal import progress_bar
 from testbed.fabric.names import plain
 
@@ -25,10 +26,12 @@ def page(
     ] = False,
     trust: TrustOption = False,
     quiet: QuietOption = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Make the page (index.html) of a run or comparison."""
     from scenarios.command.show import make_page
 
-    with progress_bar() as progress:
+    output = Output(quiet, as_json)
+    with output.working(), progress_bar() as progress:
         path = make_page(directory, trust, over_time, progress)
-    print(plain(f"{path}" if quiet else f"page: {path}"))
+    output.show(path, lambda: {"path": str(path)}, lambda: print(plain(f"page: {path}")))

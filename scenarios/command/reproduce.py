@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from rich.console import Group
 
 from scenarios.command.arguments import JsonOption, QuietOption
 from scenarios.command.results import Output
@@ -66,17 +67,15 @@ def reproduce(
     from scenarios.command.compilers import need_compiler
     from scenarios.papers.experiment import Effort
     from scenarios.papers.registry import experiments_named
-    from scenarios.papers.results import experiment_table
 
-    console, output = wide_console(), Output(quiet, as_json)
-    if (quiet or as_json) and (fig is None or results is not None):
-        raise UserError("--quiet and --json are for what is reproduced: say what with FIG=")
+    output = Output(quiet, as_json)
     if results is not None:
-        console.print(line(f"written: {_write_results(results, out)}"), soft_wrap=True)
+        written = line(f"written: {_write_results(results, out)}")
+        figures = {"path": str(results)}
+        output.show(results, lambda: figures, lambda: wide_console().print(written, soft_wrap=True))
         return
     if fig is None:
-        console.print(experiment_table(out))
-        console.print(line("make reproduce FIG=name, FIG=quick or FIG=all", "dim"))
+        _show_list(output, out)
         return
     experiments = experiments_named(fig)
     need_compiler()
@@ -87,6 +86,20 @@ def reproduce(
         output.show(
             out, lambda: {n: _figures(out / n, lines) for n, lines in found.items()}, lambda: None
         )
+
+
+def _show_list(output: Output, out: Path) -> None:
+    """Print the list of the experiments; those that were run are in the folder ``out``."""
+    from scenarios.papers.results import experiment_figures, experiment_table
+
+    if output.quiet:
+        raise UserError("--quiet prints the path of what is reproduced: say what with FIG=")
+    hint = line("make reproduce FIG=name, FIG=quick or FIG=all", "dim")
+    output.show(
+        None,
+        lambda: experiment_figures(out),
+        lambda: wide_console().print(Group(experiment_table(out), hint)),
+    )
 
 
 def _write_results(file: Path, out: Path) -> str:

@@ -129,7 +129,7 @@ def shows_result(command: Callable[..., None]) -> Callable[..., None]:
         output, gate = _result_options(**{name: given.pop(name) for name in added})
         command(**given, output=output, gate=gate)
 
-    parameters = {**own, **added}
+    parameters = own | {name: p.replace(kind=p.KEYWORD_ONLY) for name, p in added.items()}
     with_options.__dict__["__signature__"] = whole.replace(parameters=list(parameters.values()))
     with_options.__annotations__ = {name: p.annotation for name, p in parameters.items()}
     return with_options

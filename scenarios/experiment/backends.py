@@ -27,7 +27,7 @@ from testbed.faults.injector import FaultInjector
 from testbed.faults.kernel_injectors import KernelInjector, NetemInjector, NftInjector
 from testbed.faults.plan import FaultPlan
 from testbed.network.network import Network, NetworkError, switch_seed
-from testbed.network.speed import hurried, slowness
+from testbed.network.speed import raised_priority, slowness
 from testbed.network.virtual import LinkModel, VirtualNetwork
 from testbed.rootless import forbidden
 from testbed.traffic.flows import Traffic
@@ -136,7 +136,10 @@ def _open(
     kind = cast(Literal["bmv2", "softswitch"], inputs.backend)
     if kind == "softswitch":
         Program.load(source.json)  # so that the switches find it optimized in the cache
-    with hurried(), MininetNetwork(fabric, kind, *source, logs, inputs.seed, bw=bw) as network:
+    with (
+        raised_priority(),
+        MininetNetwork(fabric, kind, *source, logs, inputs.seed, bw=bw) as network,
+    ):
         drain = 2 * skew + round(REAL_DRAIN_NS * slowness())
         yield Backend(network, network.controls, drain, skew)
 

@@ -314,7 +314,7 @@ def _diagnose(
         "packet_hops": network["packet_hops"],
         "conservation": network["conservation"],
         "epochs": network["epochs"],
-        "missing": missing + _said_of_unmet([links["name"][link] for link in unmet]),
+        "missing": missing + _unmet_messages([links["name"][link] for link in unmet]),
         "measured": {name: part for name, part in use.items()},
         "methods": figures(diagnoses, methods, telemetry, truth, lost, use, unmet, world),
     }
@@ -358,7 +358,7 @@ def _unmet(run: RunDirectory, links: Mapping[str, Any]) -> npt.NDArray[np.intege
     return np.flatnonzero(links["faulty"] & ~met)
 
 
-def _said_of_unmet(names: Sequence[str]) -> list[str]:
+def _unmet_messages(names: Sequence[str]) -> list[str]:
     """Return the message about faults that no packet met, or an empty list if there are none."""
     if not names:
         return []

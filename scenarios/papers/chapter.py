@@ -17,6 +17,7 @@ import hashlib
 import io
 import shutil
 import subprocess
+import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
@@ -43,6 +44,8 @@ WIDTH = 3.33
 MOST_ROWS = 30
 """The most rows of a table; the CSV file has all."""
 _MADE = "made by canary chapter"
+_APART = "\n\\clearpage  % no figure floats into the next section\n"
+_LABEL = 24  # characters of an axis' label in a line: longer ones would be cut off
 Cell = str | float
 Rows = Sequence[Sequence[Cell]]
 
@@ -99,14 +102,18 @@ def write_chapter(experiments: Sequence[Experiment], runs: Path, out: Path) -> l
         figures = [f"figures/{name}" for name in _draw(reproduction, out / "figures")]
         names += figures
         sections.append(_section(reproduction, tables, figures))
-    texts = {"refs.bib": REFERENCES, "chapter.tex": "\n".join(sections), "main.tex": _MAIN}
+    texts = {"refs.bib": REFERENCES, "chapter.tex": _APART.join(sections), "main.tex": _MAIN}
     for name, text in texts.items():
         _write(out / name, f"% {_MADE}: \\input{{chapter}} into a thesis\n{text}")
     return [*texts, *names]
 
 
-def make_pdf(out: Path) -> str:
-    """Make ``main.pdf`` of a chapter, and return a line with its path or why there is none.
+NO_PDF = "no PDF: there is neither tectonic nor latexmk; main.tex is its source"
+
+
+def make_pdf(out: Path) -> Path | None:
+    """Make ``main.pdf`` of a chapter and return its path; None if no program that makes PDFs is
+    installed.
 
     Raises:
         UserError: The program failed (one line).
@@ -120,8 +127,8 @@ def make_pdf(out: Path) -> str:
             done = subprocess.run([path, *arguments], cwd=out, capture_output=True, check=False)
             if done.returncode != 0:
                 raise UserError(f"{program} failed: {out / 'main.log'} says why")
-            return f"pdf      {out / 'main.pdf'}"
-    return "no PDF: there is neither tectonic nor latexmk; main.tex is its source"
+            return out / "main.pdf"
+    return None
 
 
 def _is_chapter(folder: Path) -> bool:
@@ -265,7 +272,9 @@ def _draw(reproduction: Reproduction, folder: Path) -> list[str]:
         names.append(f"{experiment.name}-{number_}.pdf")
         with own_style(names[-1], **small):
             figure = Figure(figsize=(WIDTH, 2.9), layout="constrained")
-            draw_panel(figure.subplots(), panel, experiment, reproduction.ours, styles)
+            axes = figure.subplots()
+            draw_panel(axes, panel, experiment, reproduction.ours, styles)
+            axes.set_ylabel(textwrap.fill(axes.get_ylabel(), _LABEL))
             handles = legend(experiment, reproduction.ours, styles)
             figure.legend(handles=handles, loc="outside lower center", ncols=2, frameon=False)
             with atomic_write(folder / names[-1]) as new:

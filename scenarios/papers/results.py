@@ -32,6 +32,24 @@ def experiment_table(out: Path) -> Table:
     return table
 
 
+def experiment_figures(out: Path) -> dict[str, Any]:
+    """Return the list for programs, as `experiment_table` has it: experiments by name, and why the
+    left-out figures are left out."""
+    return {
+        "experiments": {
+            each.name: {
+                "paper": each.paper,
+                "shows": each.shows,
+                "seconds": each.seconds,
+                "memory_mb": each.memory_mb,
+                "run": was_run(each, out),
+            }
+            for each in EXPERIMENTS.values()
+        },
+        "left_out": dict(LEFT_OUT),
+    }
+
+
 def _has_results(path: Path) -> bool:
     """Return True if a file was written by `write_results`."""
     if path.stat().st_size > _MOST_BYTES:
@@ -70,14 +88,14 @@ def write_results(path: Path, out: Path = OUT) -> None:
     for name, experiment in EXPERIMENTS.items():
         reproduction = read_reproduction(experiment, out)
         if reproduction is not None:
-            results[name] = _results(reproduction)
+            results[name] = results_of(reproduction)
     if not results:
         raise UserError(f"{out} has no results to write: run make reproduce FIG=quick first")
     with output_file(path, RESULTS, "RESULTS=") as new:
         new.write_text(json.dumps(results, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
 
 
-def _results(reproduction: Reproduction) -> dict[str, Any]:
+def results_of(reproduction: Reproduction) -> dict[str, Any]:
     """Return the results of one experiment as `write_results` describes them."""
     lines = [cells(line) for line in reproduction.lines]
     reasons = list(dict.fromkeys(line[-1] for line in lines if line[-1]))

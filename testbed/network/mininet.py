@@ -82,6 +82,7 @@ class MininetNetwork:
         logs: Path,
         seed: int = 1,
         state: Path | None = None,
+        *,
         foreign: bool = False,
         bw: float = 0,
     ) -> None:

@@ -45,8 +45,8 @@ def patience() -> float:
 
 
 @contextmanager
-def hurried() -> Iterator[None]:
-    """Let this process not wait for what else the machine does, for a block, if it may.
+def raised_priority() -> Iterator[None]:
+    """Raise the priority of this process's session for a block, if it may.
 
     Where the kernel divides its processors between sessions (sched(7)), the whole session counts as
     ten for that time: else a controller on a busy machine is minutes late.

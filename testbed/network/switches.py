@@ -125,6 +125,7 @@ class Switches:
         seed: int,
         clock: Callable[[], int],
         on_death: Callable[[int], None],
+        *,
         foreign: bool = False,
     ) -> None:
         self._names = topology.switch_names

@@ -125,6 +125,7 @@ def make_world(
     k=4,
     seed=0,
     share=0.1,
+    *,
     undirected=False,
     noise=0.0,
     packets=1000,

@@ -49,14 +49,14 @@ def compiler_version() -> str:
     """Return the name and the major version of the C compiler that compiles the network."""
     from canary_softswitch.compiler.build import compiler
 
-    said = subprocess.run(
+    done = subprocess.run(
         [*compiler(), "-E", "-P", "-x", "c", "-"],
         input="#ifdef __clang__\nclang __clang_major__\n#else\ngcc __GNUC__\n#endif\n",
         capture_output=True,
         text=True,
         check=True,
     )
-    return said.stdout.strip()
+    return done.stdout.strip()
 
 
 def measure(name: str) -> float:

@@ -17,14 +17,17 @@ The figures of the methods' pages are in ``docs/learn/methods/figures``.
 from __future__ import annotations
 
 import argparse
+import hashlib
 import importlib.util
+import json
 import re
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 from PIL import Image, ImageChops
 
@@ -36,6 +39,8 @@ PART = re.compile(
 )
 APART = 64
 """Levels, of 255, by which a pixel differs if it is not drawn alike."""
+KEY = "figures"
+"""The text of a PNG file that holds the `key_of` of what it shows."""
 
 
 @cache
@@ -89,6 +94,12 @@ def difference(one: Path, other: Path) -> float:
             return 1.0
         apart = ImageChops.difference(a.convert("L"), b.convert("L"))
         return sum(apart.histogram()[APART:]) / (a.width * a.height)
+
+
+def key_of(name: str, results: Mapping[str, Any]) -> str:
+    """Return the name of an experiment and the SHA-256 of the lines of its results, as they are in
+    ``docs/data/results.json``."""
+    return f"{name} {hashlib.sha256(json.dumps(results['lines']).encode()).hexdigest()}"
 
 
 def main() -> int:

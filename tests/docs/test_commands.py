@@ -163,12 +163,12 @@ def started(words: Sequence[str], folder: Path, sign: str) -> Iterator[str]:
         process_group=0,
     )
     assert process.stdout is not None
-    said: list[str] = []
-    while not said or sign not in said[-1]:
-        said.append(process.stdout.readline())
-        assert said[-1], "".join(said)
+    messages: list[str] = []
+    while not messages or sign not in messages[-1]:
+        messages.append(process.stdout.readline())
+        assert messages[-1], "".join(messages)
     try:
-        yield said[-1]
+        yield messages[-1]
     finally:
         assert process.stdin is not None
         with suppress(BrokenPipeError):  # it has ended

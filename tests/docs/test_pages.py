@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import sys
@@ -64,6 +65,15 @@ def test_a_figure_with_a_point_elsewhere_differs(tmp_path: Path) -> None:
         moved = ImageChops.offset(picture.convert("RGB"), 5, 0)
     moved.save(tmp_path / "moved.png")
     assert made.difference(tmp_path / "moved.png", made.FIGURES / "canary.png") > 0.005
+
+
+def test_the_picture_of_a_reproduction_shows_its_results() -> None:
+    with Image.open(DOCS / "reproduced.png") as picture:
+        key = picture.info[made.KEY]
+    name = key.partition(" ")[0]
+    results = json.loads((DOCS / "data" / "results.json").read_text())[name]
+    again = f"make reproduce FIG={name}; python -m tests.pictures runs/reproduce/{name}"
+    assert key == made.key_of(name, results), again
 
 
 def test_the_options_are_those_of_the_settings(made_pages: ModuleType) -> None:

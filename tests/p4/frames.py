@@ -83,6 +83,7 @@ def ipv4(
     payload: bytes = b"",
     ttl: int = 64,
     fragment: int = 0,
+    *,
     options: bytes = b"",
     version: int = 4,
     ihl: int | None = None,

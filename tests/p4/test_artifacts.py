@@ -90,10 +90,10 @@ def test_without_the_compiler_make_says_in_one_line_what_to_do(tmp_path: Path) -
     before = (folder / "build" / "canary.json").read_bytes()
     result = make(folder, "P4C=nonexistent")
     assert result.returncode == 2
-    said = [line for line in result.stdout.splitlines() if not line.startswith("make")]
-    assert len(said) == 1
-    assert "install p4c" in said[0]
-    assert "nonexistent" in said[0], "the message names another program than the missing one"
+    errors = [line for line in result.stdout.splitlines() if not line.startswith("make")]
+    assert len(errors) == 1
+    assert "install p4c" in errors[0]
+    assert "nonexistent" in errors[0], "the message names another program than the missing one"
     assert (folder / "build" / "canary.json").read_bytes() == before
 
 

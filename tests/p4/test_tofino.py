@@ -177,9 +177,9 @@ def test_without_a_compiler_make_says_in_one_line_what_to_do(target: str, tmp_pa
         env={**os.environ, "PATH": str(tools)},
     )
     assert done.returncode == 2
-    said = [line for line in done.stdout.splitlines() if not line.startswith("make")]
-    assert len(said) == 1
-    assert "no compiler for Tofino" in said[0]
+    errors = [line for line in done.stdout.splitlines() if not line.startswith("make")]
+    assert len(errors) == 1
+    assert "no compiler for Tofino" in errors[0]
     assert (tmp_path / "p4/tofino/REPORT.md").read_text() == tofino.REPORT.read_text()
 
 

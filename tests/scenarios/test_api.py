@@ -45,8 +45,8 @@ def test_a_run_from_python_is_that_of_the_command(canary: Canary, tmp_path: Path
     asked = {"epochs": 2, "load": 0.005, "seed": 4}
     here = run("flap", path=tmp_path / "here", **asked)
     words = [f"{name.upper()}={value}" for name, value in asked.items()]
-    said = canary("run", "SCENARIO=flap", "BACKEND=virtual", *words, f"RUN={tmp_path}/there")
-    assert said.code == 0, said.err
+    ended = canary("run", "SCENARIO=flap", "BACKEND=virtual", *words, f"RUN={tmp_path}/there")
+    assert ended.code == 0, ended.err
     there = load(tmp_path / "there")
     assert here.tables == there.tables and here.faulty == there.faulty
     for name in ("flows", "links", "diagnoses/flock"):
@@ -65,8 +65,8 @@ def test_methods_and_their_parameters(result: Run, tmp_path: Path) -> None:
     )
     assert list(made.figures.index) == ["007", "canary:penalty=2.0"]
     assert made.table("diagnoses/canary:penalty=2.0")["flagged"].dtype == bool
-    said = {name: entry["parameters_from"] for name, entry in made.summary["methods"].items()}
-    assert said == {"007": "paper", "canary:penalty=2.0": "paper, as named"}
+    origins = {name: entry["parameters_from"] for name, entry in made.summary["methods"].items()}
+    assert origins == {"007": "paper", "canary:penalty=2.0": "paper, as named"}
     assert "parameters: paper (007); paper, as named" in str(made)
     paper, higher = result.diagnose("007", parameters="paper"), result.diagnose("007:threshold=0.1")
     assert result.diagnose("007:threshold=0.01").blamed == paper.blamed != higher.blamed
@@ -153,8 +153,8 @@ def test_flow_ids_are_addresses(result: Run) -> None:
 def test_addresses_of_nobody_have_no_name(result: Run) -> None:
     from pandas import DataFrame
 
-    said = result.addresses(DataFrame({"flow_hi": [0x0909090909], "flow_lo": [7]}, index=[3]))
-    assert said.loc[3].to_dict() == {
+    frame = result.addresses(DataFrame({"flow_hi": [0x0909090909], "flow_lo": [7]}, index=[3]))
+    assert frame.loc[3].to_dict() == {
         "src_ip": "9.9.9.9",
         "src_host": "",
         "dst_ip": "9.0.0.0",

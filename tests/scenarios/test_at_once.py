@@ -54,15 +54,15 @@ def at_once(folder: Path, commands: list[list[str]]) -> list[tuple[int | None, s
         process.start()
     for process in processes:
         process.join(120)
-    said = []
+    messages = []
     for number, process in enumerate(processes):
         texts = []
         for name in ("out", "err"):
             file = folder / f"{name}-{number}"
             texts.append(file.read_text())
             file.unlink()
-        said.append((process.exitcode, *texts))
-    return said
+        messages.append((process.exitcode, *texts))
+    return messages
 
 
 def refused(result: tuple[int | None, str, str]) -> bool:

@@ -77,26 +77,26 @@ def measured(read: Callable[[], object]) -> str:
         start = sum(os.times()[:4])
         try:
             read()
-            said = "read"
+            message = "read"
         except UserError as error:
-            said = str(error)
+            message = str(error)
         except BaseException as error:
-            said = f"defect: {type(error).__name__} {error}"
+            message = f"defect: {type(error).__name__} {error}"
         own = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
         most = max(own, resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss - before)
         spent = sum(os.times()[:4]) - start
-        os.write(there, json.dumps([said, most << 10, spent]).encode())
+        os.write(there, json.dumps([message, most << 10, spent]).encode())
         os._exit(0)
     os.close(there)
     with open(here, "rb") as pipe:
         answer = pipe.read()
     _, status = os.waitpid(child, 0)
     assert status == 0 and answer, f"ended by {status}"
-    said, memory, seconds = json.loads(answer)
-    FIGURES.append(Figure(os.environ["PYTEST_CURRENT_TEST"], seconds, max(memory, 0), said))
+    message, memory, seconds = json.loads(answer)
+    FIGURES.append(Figure(os.environ["PYTEST_CURRENT_TEST"], seconds, max(memory, 0), message))
     assert memory < MEMORY, f"{memory >> 20} MiB"
-    assert "\n" not in said and not said.startswith("defect"), said
-    return said
+    assert "\n" not in message and not message.startswith("defect"), message
+    return message
 
 
 # ---- Parquet -------------------------------------------------------------------------------------
@@ -226,8 +226,9 @@ def test_ten_thousand_faults_are_read(tmp_path: Path) -> None:
     path = tmp_path / "faults.yaml"
     lines = (f"- {{link: tor{i}_0->agg{i}_0, rate: 0.05}}\n" for i in range(10_000))
     path.write_text("faults:\n" + "".join(lines))
-    said = measured(lambda: parse_faults(str(path), FatTree(4), 1))
-    assert "not valid YAML" not in said and "larger" not in said  # but the fabric has fewer links
+    message = measured(lambda: parse_faults(str(path), FatTree(4), 1))
+    # The fabric has fewer links.
+    assert "not valid YAML" not in message and "larger" not in message
 
 
 def test_two_schedules_of_one_link_are_compared_in_their_order() -> None:
@@ -265,8 +266,8 @@ def test_json(run_path: Path, tmp_path: Path, bomb: str) -> None:
     for name in ("config.json", "network.json", "summary.json", "manifest.json"):
         run = Path(shutil.copytree(run_path, tmp_path / name))
         (run / name).write_text(JSON[bomb])
-        said = measured(lambda run=run, name=name: make_page(run, name != "manifest.json"))
-        assert name in said
+        message = measured(lambda run=run, name=name: make_page(run, name != "manifest.json"))
+        assert name in message
     for name, read in (("comparison.json", read_comparison), ("sweep.json", read_sweep)):
         folder = Path(shutil.copytree(tmp_path / "config.json", tmp_path / f"of {name}"))
         (folder / name).write_text(JSON[bomb])
@@ -298,8 +299,8 @@ def test_a_p4info(tmp_path: Path, bomb: str) -> None:
     """400 nested tuples ended the soft switch in a RecursionError."""
     shutil.copy(PROGRAM, tmp_path / "program.json")
     (tmp_path / "program.p4info.txt").write_text(P4INFO[bomb])
-    said = measured(lambda: read_config(str(tmp_path / "program.json"), 511)())
-    assert said.count("/program.p4info.txt") == 1, said
+    message = measured(lambda: read_config(str(tmp_path / "program.json"), 511)())
+    assert message.count("/program.p4info.txt") == 1, message
 
 
 @pytest.mark.parametrize("name", ["../../../x", "/etc/passwd", "..", "a\nb"])
@@ -310,8 +311,8 @@ def test_a_method_that_is_a_path(run_path: Path, tmp_path: Path, name: str) -> N
     first = next(iter(summary["methods"].values()))
     summary["methods"][name] = first
     (run / "summary.json").write_text(json.dumps(summary))
-    said = measured(lambda: make_page(run, trust=True))
-    assert "summary.json: methods:" in said and "is no name of a method" in said
+    message = measured(lambda: make_page(run, trust=True))
+    assert "summary.json: methods:" in message and "is no name of a method" in message
 
 
 # ---- files of other tools ------------------------------------------------------------------------

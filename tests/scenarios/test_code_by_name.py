@@ -58,13 +58,13 @@ def test_a_training_list_names_scenarios_of_the_library_only(canary: Canary, evi
         train = evil.with_name("train.yaml")
         run = f"{{seeds: [1], views: [A1], scenario: {json.dumps(str(evil))}}}"
         train.write_text(f"{own}runs:\n- {run}\n")
-        said = canary("calibrate", "--method", "netbouncer", "--train", str(train), "--out", "c")
-        refused(said, "train.yaml: runs[0]", "library")
+        result = canary("calibrate", "--method", "netbouncer", "--train", str(train), "--out", "c")
+        refused(result, "train.yaml: runs[0]", "library")
     assert not evil.with_name("ran").exists()
 
 
 def test_the_command_line_names_a_file(canary: Canary, evil: Path) -> None:
     theirs = scenario_in(evil.with_name("theirs.yaml"), str(evil))
-    said = canary("run", f"CONFIG={theirs}", "SCENARIO=evil.py", "RUN=run", *FLOW)
-    assert said.code == 0, said.err
+    result = canary("run", f"CONFIG={theirs}", "SCENARIO=evil.py", "RUN=run", *FLOW)
+    assert result.code == 0, result.err
     assert evil.with_name("ran").exists()

@@ -227,10 +227,10 @@ def test_the_processes_of_a_real_network_do_not(folder: Folder, canary: Path) ->
         assert net.stdin is not None and net.stdout is not None
         try:
             next(line for line in net.stdout if "help, help fault, exit" in line)
-            said = folder.run(
+            message = folder.run(
                 canary, "shell", "agg0_1", text="import numpy\nnumpy.__name__\nexit\n"
             )
-            assert "a stranger" not in said and "'numpy'" in said
+            assert "a stranger" not in message and "'numpy'" in message
         finally:
             net.communicate("diagnose\nexit\n", timeout=PATIENCE_S)
     assert not folder.imported

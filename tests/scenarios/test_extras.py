@@ -48,8 +48,8 @@ def test_a_reproduction_goes_on_without_its_figure(
 ) -> None:
     without(monkeypatch, "matplotlib")
     out = tmp_path / "out"
-    said = canary("reproduce", "FIG=canary-table-2", "DRAWS=2", f"OUT={out}")
-    assert said.code == 0 and said.out.count(NO_PICTURE) == 1, said
+    result = canary("reproduce", "FIG=canary-table-2", "DRAWS=2", f"OUT={out}")
+    assert result.code == 0 and result.out.count(NO_PICTURE) == 1, result
     there = {path.name for path in (out / "canary-table-2").iterdir()}
     assert {"index.html", "table.md"} <= there and not there & {
         "figure.png",
@@ -87,8 +87,10 @@ def test_a_cluster_needs_dask(
     canary: Canary, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     without(monkeypatch, "dask", "distributed")
-    said = canary("compare", "SEEDS=1", f"OUT={tmp_path / 'x'}", "CLUSTER=tcp://127.0.0.1:1", *RUN)
-    refused(said, "needs Dask", "make setup-cluster")
+    result = canary(
+        "compare", "SEEDS=1", f"OUT={tmp_path / 'x'}", "CLUSTER=tcp://127.0.0.1:1", *RUN
+    )
+    refused(result, "needs Dask", "make setup-cluster")
 
 
 @pytest.fixture

@@ -28,9 +28,9 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_in_a_run_and_again_and_from_its_files(canary: Canary, folder: Path) -> None:
-    said = canary("run", *TINY, "METHODS=mine/worst.py,canary", "RUN=run")
-    assert said.code == 0, said.err
-    assert re.search(r"^worst\.py \(worst-segments\) +\d", said.out, re.MULTILINE)
+    result = canary("run", *TINY, "METHODS=mine/worst.py,canary", "RUN=run")
+    assert result.code == 0, result.err
+    assert re.search(r"^worst\.py \(worst-segments\) +\d", result.out, re.MULTILINE)
     run = load("run")
     assert set(run.figures.index) == {"worst.py", "canary"}
     flagged = run.table("diagnoses/worst.py")["flagged"]
@@ -46,18 +46,18 @@ def test_in_a_run_and_again_and_from_its_files(canary: Canary, folder: Path) -> 
     assert canary("page", "run", "--over-time").code == 0, "it is shown without its file"
     assert canary("export", "run", "--out", "files").code == 0
     files = ("--topology", "files/fabric.parquet", "--telemetry", "files/observations.parquet")
-    said = canary("localize", *files, "--method", "mine/worst.py")
-    assert said.code == 0 and "worst.py (" in said.out and ") blames" in said.out
+    result = canary("localize", *files, "--method", "mine/worst.py")
+    assert result.code == 0 and "worst.py (" in result.out and ") blames" in result.out
     refused(canary("show", "run", "METHODS=mine/worst.py"), "METHODS")
 
 
 def test_in_a_comparison(canary: Canary, folder: Path) -> None:
     asked = ("compare", *TINY, "SEEDS=1", "METHODS=mine/worst.py,canary", "OUT=found")
-    said = canary(*asked)
-    assert said.code == 0, said.err
+    result = canary(*asked)
+    assert result.code == 0, result.err
     rows = json.loads(canary("show", "found", "--json").out)
     assert "worst.py" in json.dumps(rows)
-    assert "worst.py (worst-segments)" in said.out
+    assert "worst.py (worst-segments)" in result.out
     assert "worst.py (worst-segments)" in (folder / "found" / "index.html").read_text()
     key = json.loads((folder / "found" / "comparison.json").read_text())
     assert list(key["methods_sha256"]) == ["worst.py"]
@@ -73,11 +73,11 @@ def test_a_method_without_scores_is_said_to_rank_nothing(canary: Canary, folder:
         plain.replace("limit: float = 0.1", "limit: float = 0.02")
     )
     line = "unranked: worst.py (canary explain unranked)"
-    said = canary("run", *TINY, "METHODS=mine/worst.py,canary", "RUN=run")
-    assert said.code == 0 and line in said.out
+    result = canary("run", *TINY, "METHODS=mine/worst.py,canary", "RUN=run")
+    assert result.code == 0 and line in result.out
     assert f"worst.py: {UNRANKED}" in canary("show", "-v", "run").out.replace("\n", " ")
-    said = canary("compare", *TINY, "SEEDS=1", "METHODS=mine/worst.py,canary", "OUT=found")
-    assert said.code == 0 and line in said.out
+    result = canary("compare", *TINY, "SEEDS=1", "METHODS=mine/worst.py,canary", "OUT=found")
+    assert result.code == 0 and line in result.out
     assert canary("explain", "unranked").out.startswith("unranked: ")
 
 
@@ -86,9 +86,9 @@ def test_what_goes_wrong_in_a_seed_is_its_line(canary: Canary, folder: Path) -> 
     wrong = METHOD.replace(counted, "        1 / 0")
     line = 1 + wrong.splitlines().index("        1 / 0")
     (folder / "mine" / "worst.py").write_text(wrong)
-    said = f"method file mine/worst.py line {line}: ZeroDivisionError: division by zero"
+    message = f"method file mine/worst.py line {line}: ZeroDivisionError: division by zero"
     compared = canary("compare", *TINY, "SEEDS=1", "METHODS=mine/worst.py", "OUT=found")
     assert compared.code == 2
-    assert without_progress(compared.err) == [f"canary: no seed ran: seed 1: {said}"]
-    refused(canary("run", *TINY, "METHODS=mine/worst.py", "RUN=run"), said)
+    assert without_progress(compared.err) == [f"canary: no seed ran: seed 1: {message}"]
+    refused(canary("run", *TINY, "METHODS=mine/worst.py", "RUN=run"), message)
     assert not (folder / "run").exists()

@@ -214,6 +214,14 @@ def test_a_run_has_plots(result: Run) -> None:
     assert isinstance(figure, Figure) and figure.axes[0].get_ylabel().endswith("mle")
     with pytest.raises(ValueError, match="no verdict of 'ml'.*did you mean mle"):
         result.plot.rates("ml")
+    assert result.plot.rates().axes[0].get_ylabel().endswith("canary-mle")
+    with pytest.raises(ValueError, match="007 estimates no loss rates: choose from canary, "):
+        result.plot.rates("007")
+
+
+def test_rates_are_drawn_of_a_method_that_the_run_has(tmp_path: Path) -> None:
+    few = canary.run(methods=["flock", "canary"], path=tmp_path / "few", **QUICK)
+    assert few.plot.rates().axes[0].get_ylabel().endswith("by canary")
 
 
 # ---- comparisons ---------------------------------------------------------------------------------

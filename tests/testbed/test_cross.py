@@ -50,7 +50,7 @@ def test_what_a_virtual_run_needs_compiles(
     assert len(texts) > 20 and "switch" in texts
     portable = [flag for flag in FLAGS if not flag.startswith("-Wl,")]
     command = [sys.executable, "-m", "ziglang", "cc", "-target", target, *build.FLAGS, *portable]
-    said = {}
+    failed = {}
     for name, text in texts.items():
         code = tmp_path / f"{name}.c"
         code.write_text(text)
@@ -61,5 +61,5 @@ def test_what_a_virtual_run_needs_compiles(
             check=False,
         )
         if done.returncode or done.stderr:
-            said[name] = done.stderr
-    assert not said
+            failed[name] = done.stderr
+    assert not failed

@@ -61,6 +61,7 @@ class RemoteSwitch:
         clock: Callable[[], int] = time.monotonic_ns,
         election_id: int = ELECTION_ID,
         patience: float = 1.0,
+        *,
         bare: bool = False,
     ) -> None:
         self.name = name

@@ -18,7 +18,6 @@ import pytest
 from canary_softswitch import CompileError, NoCompiler, SoftSwitchError
 from canary_softswitch.compiler import build
 
-_HELD: list[object] = []
 CODE = "int seven(void) { return 7; }\n"
 LOAD = f"""
 import ctypes
@@ -218,7 +217,13 @@ def test_a_library_that_is_exchanged_between_the_check_and_the_loading(
 
     monkeypatch.setattr("ctypes.CDLL", swapped)
     for _ in range(tries):
-        _HELD.append(dict(build._loaded))  # open: the loader knows libraries by their descriptors
         build._loaded.clear()  # as in a process that begins
         assert load() == 7
     assert swaps >= tries
+
+
+def test_a_loaded_library_leaves_no_file_open_to_warn_of(cache: Path) -> None:
+    """When the interpreter ends it warns of file objects, not of descriptors."""
+    words = [sys.executable, "-W", "always::ResourceWarning", "-c", LOAD]
+    done = subprocess.run(words, capture_output=True, text=True, check=True)
+    assert (done.stdout, done.stderr) == ("7\n", "")

@@ -31,8 +31,8 @@ def accepted(numbers: Iterable[int], ends: Counter[str]) -> Iterator[tuple[int, 
         try:
             source = translated(data)
         except (InvalidProgram, UnsupportedProgram) as e:  # anything else is a defect
-            said = str(e)
-            assert said and said.isprintable() and len(said) < 1100, number
+            message = str(e)
+            assert message and message.isprintable() and len(message) < 1100, number
             ends[type(e).__name__] += 1
             continue
         assert mutate.MARK not in source.code, number

@@ -60,7 +60,7 @@ def test_missing_and_binary_files(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("damage", "said"),
+    ("damage", "message"),
     [
         ("a kind without its mask", r"match_key\[0\]: it has no 'mask'"),
         ("another kind", r"match_key\[0\]\.match_type: the key '[\w.]+' is \w+"),
@@ -70,7 +70,7 @@ def test_missing_and_binary_files(tmp_path: Path) -> None:
         ("twice", r"match_key: another const entry has the same match"),
     ],
 )
-def test_damaged_const_entries_are_one_line(tmp_path: Path, damage: str, said: str) -> None:
+def test_damaged_const_entries_are_one_line(tmp_path: Path, damage: str, message: str) -> None:
     root = json.loads((PROGRAMS / "router.json").read_text())
     tables = [t for pipe in root["pipelines"] for t in pipe["tables"]]
     entries = next(t["entries"] for t in tables if t.get("entries"))
@@ -89,7 +89,7 @@ def test_damaged_const_entries_are_one_line(tmp_path: Path, damage: str, said: s
         entry["match_key"][0].update(match_type="ternary")
     path = tmp_path / "damaged.json"
     path.write_text(json.dumps(root))
-    with pytest.raises(InvalidProgram, match=rf"tables\[\d+\]\.entries\[\d\]\.{said}") as e:
+    with pytest.raises(InvalidProgram, match=rf"tables\[\d+\]\.entries\[\d\]\.{message}") as e:
         Program.load(path)
     assert "\n" not in str(e.value)
 

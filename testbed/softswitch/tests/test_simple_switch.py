@@ -106,11 +106,11 @@ def reference(
             if size == known and size > 24 * PORTS:
                 break
             known = size
-        said = command_line(thrift, after) if after else ""
+        message = command_line(thrift, after) if after else ""
     finally:
         process.terminate()
         process.wait()
-    return [read_pcap(work / f"p{port}_out.pcap") for port in range(PORTS)], said
+    return [read_pcap(work / f"p{port}_out.pcap") for port in range(PORTS)], message
 
 
 def packets_of(program: str, rng: random.Random) -> list[bytes]:
@@ -234,9 +234,9 @@ def test_same_meters_and_counters(load: Callable[..., Program], tmp_path: Path) 
         before += f"meter_set_rates I.each {i} 0:{100 * i} 0:{200 * i}\n"
     mine = [data for p in packets for _, data in sw.process(0, p)]
     after = "".join(f"counter_read I.all {i}\n" for i in range(4))
-    theirs, said = reference("meters", packets, tmp_path, before, after)
+    theirs, message = reference("meters", packets, tmp_path, before, after)
     assert mine == theirs[1]
     assert {data[2] for data in mine} == {data[3] for data in mine} == {0, 1, 2}
-    counted = re.findall(r"\((\d+) bytes, (\d+) packets\)", said)
+    counted = re.findall(r"\((\d+) bytes, (\d+) packets\)", message)
     pairs = [(int(number), int(size)) for size, number in counted]
     assert pairs == sw.counter("I.all").tolist()

@@ -52,9 +52,9 @@ def refused(data: bytes, *words: str) -> str:
     """The one line in which a program is refused."""
     with pytest.raises(InvalidProgram) as e:
         read(data)
-    said = str(e.value)
-    assert said.isprintable() and all(word in said for word in words), said
-    return said
+    message = str(e.value)
+    assert message.isprintable() and all(word in message for word in words), message
+    return message
 
 
 @pytest.mark.parametrize(

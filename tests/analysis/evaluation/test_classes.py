@@ -125,11 +125,11 @@ def test_tables_show_classes_only_where_there_are_some() -> None:
 def test_methods_say_what_they_did_not_observe() -> None:
     """A row of probes over two links, and the rest of the fabric in the dark."""
     paths = Paths(np.array([0, 2]), np.array([3, 8], np.int32))
-    for sent, said in ((1000, "62 of 64 links"), (0, "nothing was measured")):
+    for sent, message in ((1000, "62 of 64 links"), (0, "nothing was measured")):
         probes = Probes(paths, np.array([sent]), np.array([sent // 10]))
         found = build("netscope").method.localize(Telemetry(FABRIC, "tor+core", probes=probes))
         (remark,) = found.remarks
-        assert said in remark and "PROBES" in remark
+        assert message in remark and "PROBES" in remark
         assert found.state.count("not observed") == (62 if sent else 64)
 
 

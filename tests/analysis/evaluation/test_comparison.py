@@ -147,9 +147,9 @@ def with_reference(own: float) -> dict:
 
 def test_a_setting_in_which_the_reference_wins_is_no_test() -> None:
     assert no_test(with_reference(0.6)) == ""
-    said = no_test(with_reference(0.9))  # better than the best published one, c
-    assert said.startswith("this setting is no test: ") and "the best method, c, 0.8" in said
-    assert said in in_short(with_reference(0.9))
+    result = no_test(with_reference(0.9))  # better than the best published one, c
+    assert result.startswith("this setting is no test: ") and "the best method, c, 0.8" in result
+    assert result in in_short(with_reference(0.9))
     assert no_test(rows(20, {"a": 0.1, "b": 0.1})) == ""  # without it nothing is said
 
 
@@ -188,10 +188,10 @@ def test_a_degraded_seed_is_in_no_mean_and_is_said_with_what_was_lost(tmp_path: 
     made["f1"][2:4], made["lost_f1"][2:4] = (0.25, 0.5), (0.75, 1.0)
     cells = {row[0].text: row[1].value for row in _every(comparison_cells(made))}
     assert cells["a"] == pytest.approx(made["f1"][[0, 4, 6]].mean())
-    said = in_short(made).splitlines()
-    assert said[0].startswith("means of 3 runs, 1 degraded left out with")
-    assert "seed 2: 2 tries, the earlier ones were degraded" in said
-    (line,) = (each for each in said if each.startswith("seed 1: degraded in 3 of 3 tries"))
+    messages = in_short(made).splitlines()
+    assert messages[0].startswith("means of 3 runs, 1 degraded left out with")
+    assert "seed 2: 2 tries, the earlier ones were degraded" in messages
+    (line,) = (each for each in messages if each.startswith("seed 1: degraded in 3 of 3 tries"))
     assert "(the controller was 9.9 s late)" in line
     assert line.endswith("really lost packets: a 0.250 / 0.750, c 0.500 / 1.000")
     plot(made, "one degraded", [tmp_path / "plot.png"])

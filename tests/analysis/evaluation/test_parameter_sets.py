@@ -47,7 +47,7 @@ def test_a_set_is_written_and_read_again(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("methods: {flok: {parameters: {}}}", "there is no method 'flok': did you mean flock"),
         ("methods: {flock: {parameters: {p_bda: 1}}}", "no parameter p_bda: did you mean p_bad"),
@@ -63,12 +63,12 @@ def test_a_set_is_written_and_read_again(tmp_path: Path) -> None:
         ("methods: {flock: [", "line 1: not valid YAML"),
     ],
 )
-def test_a_wrong_file_is_one_line(tmp_path: Path, text: str, said: str) -> None:
+def test_a_wrong_file_is_one_line(tmp_path: Path, text: str, message: str) -> None:
     file = tmp_path / "set.yaml"
     file.write_text(text)
     with pytest.raises(ValueError) as error:
         choose_methods(None, str(file))
-    assert said in str(error.value) and "\n" not in str(error.value)
+    assert message in str(error.value) and "\n" not in str(error.value)
     assert str(error.value).startswith(str(file))
 
 

@@ -89,11 +89,13 @@ def test_a_time_takes_at_most_four_characters(seconds: float, shown: str) -> Non
 
 
 def test_the_headline_says_which_devices_failed_and_how() -> None:
-    said = {"k": 4, "seed": 1, "backend": "flow", "faulty_links": ["a", "b", "c"]}
-    said |= {"packet_hops": 1, "wall_seconds": 1.0}
+    summary = {"k": 4, "seed": 1, "backend": "flow", "faulty_links": ["a", "b", "c"]}
+    summary |= {"packet_hops": 1, "wall_seconds": 1.0}
     kinds = ("sent", "fault_drops", "queue_drops", "ttl_drops")
-    said["conservation"] = dict.fromkeys(kinds, 0)
+    summary["conservation"] = dict.fromkeys(kinds, 0)
     rates = {"agg0_1": (1.0, 1.0), "core0": (0.05, 0.05), "tor0_0": (0.001, 1.0)}
-    assert headline(said)[0].endswith(": 3 faulty directed links")
+    assert headline(summary)[0].endswith(": 3 faulty directed links")
     shown = ", failed agg0_1 (dead), core0 (5 %), tor0_0 (0.1 to 100 %)"
-    assert headline(said | {"failed_devices": rates})[0].endswith(f"3 faulty directed links{shown}")
+    assert headline(summary | {"failed_devices": rates})[0].endswith(
+        f"3 faulty directed links{shown}"
+    )

@@ -94,14 +94,14 @@ def test_what_the_user_did_not_name_is_not_run(
     written(tmp_path, f"open({str(tmp_path / 'run')!r}, 'w')\n{WORST}")
     name = name.format(folder=tmp_path)
     (tmp_path / "theirs.yaml").write_text(f"methods: {{{name}: {{parameters: {{limit: 1}}}}}}")
-    said = "worst.py: a method file runs only if METHODS= names it"
+    message = "worst.py: a method file runs only if METHODS= names it"
     for use in (make_method, find_methods, build):
-        with pytest.raises(ValueError, match=said):
+        with pytest.raises(ValueError, match=message):
             use(name)
     for methods in (None, "canary"):
-        with pytest.raises(ValueError, match=said):
+        with pytest.raises(ValueError, match=message):
             choose_methods(methods, "theirs.yaml")
-    with pytest.raises(ValueError, match=said):
+    with pytest.raises(ValueError, match=message):
         read_set("theirs.yaml")
     assert not (tmp_path / "run").exists()
 
@@ -125,7 +125,7 @@ def test_of_several_methods_the_file_says_which(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("", "worst.py has no method: write a class with localize, telemetry_bytes, probe_packets"),
         ("METHOD = dict", "METHOD of .*worst.py must be a class with localize, telemetry_by"),
@@ -134,20 +134,20 @@ def test_of_several_methods_the_file_says_which(tmp_path: Path) -> None:
         ("import sys\nsys.exit(1)", "method file .*worst.py line 2: calls sys.exit"),
     ],
 )
-def test_a_file_that_is_no_method_is_one_line(tmp_path: Path, text: str, said: str) -> None:
-    with pytest.raises(ValueError, match=said) as error:
+def test_a_file_that_is_no_method_is_one_line(tmp_path: Path, text: str, message: str) -> None:
+    with pytest.raises(ValueError, match=message) as error:
         choose_methods(written(tmp_path, text))
     assert "\n" not in str(error.value)
 
 
 def test_parameters_of_a_file_are_checked(tmp_path: Path) -> None:
     file = written(tmp_path, WORST)
-    for words, said in (
+    for words, message in (
         ("limit=much", "worst.py:limit=much: it should be a valid number"),
         ("limti=1", "worst.py has no parameter limti: did you mean limit?"),
         ("limit=2", r"method file .*worst.py line 15: ValueError: limit is a share"),
     ):
-        with pytest.raises(ValueError, match=said):
+        with pytest.raises(ValueError, match=message):
             choose_methods(f"{file}:{words}")
     with pytest.raises(ValueError, match=r"no method file .*gone.py: check METHOD"):
         choose_methods(str(tmp_path / "gone.py"))
@@ -158,7 +158,7 @@ def test_parameters_of_a_file_are_checked(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("body", "said"),
+    ("body", "message"),
     [
         ("return 1 / 0", "line 5: ZeroDivisionError"),
         ("raise SystemExit", "line 5: calls sys.exit"),
@@ -168,16 +168,16 @@ def test_parameters_of_a_file_are_checked(tmp_path: Path) -> None:
     ],
 )
 def test_what_goes_wrong_in_localize_is_one_line(
-    tmp_path: Path, world: Any, body: str, said: str
+    tmp_path: Path, world: Any, body: str, message: str
 ) -> None:
     (found,), _ = choose_methods(written(tmp_path, OTHER.format(body=body), "other.py"))
-    with pytest.raises(ValueError, match=f"^method file .*other.py {said}") as error:
+    with pytest.raises(ValueError, match=f"^method file .*other.py {message}") as error:
         found.method.localize(world.telemetry)
     assert "\n" not in str(error.value)
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "message"),
     [
         ("flagged=np.array([64])", "flagged must be link numbers from 0 to 63, ascending"),
         ("flagged=np.array([3, 1])", "flagged must be link numbers from 0 to 63, ascending"),
@@ -187,12 +187,12 @@ def test_what_goes_wrong_in_localize_is_one_line(
     ],
 )
 def test_a_diagnosis_that_makes_no_sense_is_one_line(
-    tmp_path: Path, world: Any, change: str, said: str
+    tmp_path: Path, world: Any, change: str, message: str
 ) -> None:
     body = (
         "import numpy as np; from dataclasses import replace; from analysis.methods.canary import "
         "Canary; return replace(Canary().localize(telemetry), " + change + ")"
     )
     (found,), _ = choose_methods(written(tmp_path, OTHER.format(body=body), "other.py"))
-    with pytest.raises(ValueError, match=f"method file .*other.py line 4: {said}"):
+    with pytest.raises(ValueError, match=f"method file .*other.py line 4: {message}"):
         found.method.localize(world.telemetry)

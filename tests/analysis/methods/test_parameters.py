@@ -73,7 +73,7 @@ def test_kinds_come_first() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("flok", "there is no method 'flok': did you mean flock[?] use canary"),
         ("flock:p_bda=1", "flock has no parameter p_bda: did you mean p_bad[?]"),
@@ -103,8 +103,8 @@ def test_kinds_come_first() -> None:
         ("canary+acquit:own_share=0", "own_share=0.0: use its name canary"),
     ],
 )
-def test_what_makes_no_sense_is_one_line(text: str, said: str) -> None:
-    with pytest.raises(ValueError, match=said) as error:
+def test_what_makes_no_sense_is_one_line(text: str, message: str) -> None:
+    with pytest.raises(ValueError, match=message) as error:
         find_methods(text)
     assert "\n" not in str(error.value)
 
@@ -168,9 +168,9 @@ def test_every_method_that_asks_gets_the_fault_rate() -> None:
 @pytest.mark.usefixtures("kinds")
 def test_a_fault_is_the_same_to_all_methods_when_nothing_is_said() -> None:
     """Also to those of packages, whatever their constructors have."""
-    said = Parameters(fault_rate=FAULT_RATE)
+    given = Parameters(fault_rate=FAULT_RATE)
     for name, constructor in METHODS.items():
-        assert build(name).parameters == build(name, said).parameters
+        assert build(name).parameters == build(name, given).parameters
         if constructor is not Kinds:
             assert vars(make_method(name)) == vars(constructor())
 

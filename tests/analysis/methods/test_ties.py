@@ -134,8 +134,10 @@ def test_silent_links_are_named() -> None:
         for name in ("canary", "canary-mle"):
             found = diagnose(make_method(name), Telemetry(fabric, "tor+core", counts))
             assert not len(found.flagged) and found.state[dead] == "not observed"
-            said = [remark for remark in found.remarks if remark.startswith("silent")]
-            assert len(said) == silent and all("over tor0_0->agg0_1 should" in s for s in said)
+            messages = [remark for remark in found.remarks if remark.startswith("silent")]
+            assert len(messages) == silent and all(
+                "over tor0_0->agg0_1 should" in s for s in messages
+            )
     assert not any("silent" in r for r in diagnose(make_method("canary"), whole(parts)).remarks)
 
 
@@ -175,8 +177,10 @@ def test_links_that_take_some_flows_from_the_start_are_silent_in_part() -> None:
         for name in ("canary", "canary-mle"):
             found = diagnose(make_method(name), telemetry)
             assert found.flagged.tolist() == [hole] * (silent and name == "canary-mle")
-            said = [remark for remark in found.remarks if remark.startswith("silent in part")]
-            assert len(said) == silent and all("over tor0_0->agg0_1 count 40%" in s for s in said)
+            messages = [remark for remark in found.remarks if remark.startswith("silent in part")]
+            assert len(messages) == silent and all(
+                "over tor0_0->agg0_1 count 40%" in s for s in messages
+            )
 
 
 def test_chance_makes_no_link_silent_in_part() -> None:

@@ -155,8 +155,8 @@ def test_what_was_said_after_each_epoch_of_a_larger_run(
         early = marks(page)
         # Some were not observed yet.
         assert 45 < early["right"] + early["missed"] <= len(summary_of(run)["faulty_links"])
-        said = f"canary after 1 of 3 epochs: {early['right']} found, {early['missed']} missed"
-        assert page.inner_text("#verdict").startswith(said)
+        message = f"canary after 1 of 3 epochs: {early['right']} found, {early['missed']} missed"
+        assert page.inner_text("#verdict").startswith(message)
         page.locator("#time summary").click()
         rows = page.locator("#since tbody tr")
         assert rows.count() == len(summary_of(run)["faulty_links"])

@@ -162,8 +162,8 @@ def test_a_comparison_is_shown_and_made_again(folder: Path) -> None:
     assert found["means"]["canary"]["F1"] == pytest.approx(0.925)
     assert len(found["rows"]) == F1.size
     assert json.loads(json.dumps(found)) == found
-    said = again_all(read_comparison(folder))
-    assert said.startswith("make compare ") and "SEEDS=1-3,7" in said and "K=8" in said
+    result = again_all(read_comparison(folder))
+    assert result.startswith("make compare ") and "SEEDS=1-3,7" in result and "K=8" in result
     shown = subprocess.run(
         [sys.executable, "-m", "scenarios", "show", str(folder)], capture_output=True, text=True
     )
@@ -183,7 +183,7 @@ def spoiled(**changes: object) -> Callable[[Path], object]:
 
 
 @pytest.mark.parametrize(
-    ("spoil", "said"),
+    ("spoil", "message"),
     [
         (lambda folder: (folder / "results.parquet").unlink(), "has no results yet"),
         (lambda folder: (folder / "results.parquet").write_bytes(b"PAR1"), "is not readable"),
@@ -200,8 +200,8 @@ def spoiled(**changes: object) -> Callable[[Path], object]:
     ],
 )
 def test_what_is_no_comparison_is_one_line(
-    folder: Path, spoil: Callable[[Path], object], said: str
+    folder: Path, spoil: Callable[[Path], object], message: str
 ) -> None:
     spoil(folder)
-    with pytest.raises(ValueError, match=said):
+    with pytest.raises(ValueError, match=message):
         make_page(folder)

@@ -149,11 +149,11 @@ def test_the_ranking_is_seen_at_once_until_a_link_is_chosen(
             for name, e in own.items()
         }
         worst = page.locator("#ranking .choice").last
-        said = worst.inner_text()
+        message = worst.inner_text()
         worst.press("Enter")
-        assert page.inner_text("#verdict").startswith(said.removesuffix(" *"))
-        assert page.inner_text("#ranking .chosen th") == said
-        assert page.evaluate("document.activeElement.innerText") == said
+        assert page.inner_text("#verdict").startswith(message.removesuffix(" *"))
+        assert page.inner_text("#ranking .chosen th") == message
+        assert page.evaluate("document.activeElement.innerText") == message
         page.locator("#links .link-name").first.click()
         assert page.locator("#ranking").count() == 0
         page.locator(".fabric").press("Escape")

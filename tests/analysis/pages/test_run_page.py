@@ -316,6 +316,6 @@ def test_names_are_text_whatever_they_hold(tmp_path: Path, chromium: Browser) ->
         page.fill("#search", "<script>alert")
         page.press("#search", "Enter")
         assert page.locator("#panel .name").inner_text().startswith("<script>alert(1)</script>->")
-        said = page.locator("#links").inner_text()
-        assert "\\u202eagg\\x1b[31m" in said and "\x1b" not in page.content()
+        message = page.locator("#links").inner_text()
+        assert "\\u202eagg\\x1b[31m" in message and "\x1b" not in page.content()
         assert it.clean()

@@ -62,6 +62,7 @@ def allowed(n: int, needed: int, chance: float) -> float:
 def by_rule(
     sent: Sequence[int],
     lost: Sequence[int],
+    *,
     links: int,
     of_link: int,
     n_links: int,
@@ -196,13 +197,13 @@ def canary(
             seen = by_rule(
                 own_sent,
                 own_lost,
-                len(segments[j]),
-                of_link,
-                n_links,
-                edges,
-                penalty,
-                healthy,
-                alarms,
+                links=len(segments[j]),
+                of_link=of_link,
+                n_links=n_links,
+                edges=edges,
+                penalty=penalty,
+                healthy=healthy,
+                alarms=alarms,
             )
         else:
             seen = segment_success(own_sent, own_lost, share)

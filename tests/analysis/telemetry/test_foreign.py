@@ -225,10 +225,10 @@ def test_a_table_of_another_program_is_read_with_a_receipt(name: str, tmp_path: 
         whole, nothing = read(tmp_path / "whole.csv", tmp_path)
         assert content(telemetry, tmp_path / "a.csv") == content(whole, tmp_path / "b.csv")
         assert not nothing  # a table of ours takes nothing
-    said = " ".join(receipt)
-    assert noted.replace("nan", "") in said and len(receipt) <= 1 and said.isprintable()
+    message = " ".join(receipt)
+    assert noted.replace("nan", "") in message and len(receipt) <= 1 and message.isprintable()
     if noted:
-        assert said.startswith(f"theirs{suffix}: ")
+        assert message.startswith(f"theirs{suffix}: ")
 
 
 def test_there_are_fifty_variants() -> None:

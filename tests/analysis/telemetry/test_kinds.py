@@ -56,8 +56,8 @@ def test_counters_read_at_different_times_blame_the_one_link(
     for name in ("canary", "canary-mle", "mle", "canary+acquit"):
         found = make_method(name).localize(telemetry).flagged
         assert [FABRIC.link_names[link] for link in found] == ["leaf2->spine1"], name
-    said = " ".join(receipt.lines())
-    assert ("counters of both ends differ by up to" in said) == (skew > 0)
+    message = " ".join(receipt.lines())
+    assert ("counters of both ends differ by up to" in message) == (skew > 0)
 
 
 @pytest.mark.parametrize("seed", range(5))

@@ -29,7 +29,7 @@ def remark(tmp_path: Path, text: str, method: str) -> str:
 
 
 @pytest.mark.parametrize(
-    ("rows", "method", "said"),
+    ("rows", "method", "message"),
     [
         (["active,leaf0 spine0 leaf1,0,0"], "netbouncer", "all active rows have 0 packets"),
         (["segment,leaf0 spine0 leaf1,0,0"], "canary", "all segment (or counter) rows have 0"),
@@ -44,10 +44,10 @@ def remark(tmp_path: Path, text: str, method: str) -> str:
     ],
 )
 def test_of_files_the_words_are_rows(
-    tmp_path: Path, rows: list[str], method: str, said: str
+    tmp_path: Path, rows: list[str], method: str, message: str
 ) -> None:
     found = remark(tmp_path, "\n".join(["kind,nodes,sent,lost", *rows, ""]), method)
-    assert said in found and not any(word in found for word in SETTINGS)
+    assert message in found and not any(word in found for word in SETTINGS)
 
 
 def test_of_a_run_the_cause_is_what_happened() -> None:
@@ -56,17 +56,19 @@ def test_of_a_run_the_cause_is_what_happened() -> None:
     none = np.zeros((2, len(segments)), np.int64)
     counts = SegmentCounts(segments, none, none)
     run = Telemetry(fabric, "tor+core", segments=counts)
-    said = make_method("canary").localize(run).remarks[-1]
-    assert said.startswith("nothing was measured, so there is no verdict: no meter counted a flow")
-    assert "more than ETA packets" in said and "LOAD" not in said
+    message = make_method("canary").localize(run).remarks[-1]
+    assert message.startswith(
+        "nothing was measured, so there is no verdict: no meter counted a flow"
+    )
+    assert "more than ETA packets" in message and "LOAD" not in message
     some = none.copy()
     some[:, :3] = 500
-    said = make_method("canary").localize(replace(run, segments=replace(counts, sent=some)))
-    assert "a smaller ETA, a larger ALPHA or more LOAD" in said.remarks[0]
+    message = make_method("canary").localize(replace(run, segments=replace(counts, sent=some)))
+    assert "a smaller ETA, a larger ALPHA or more LOAD" in message.remarks[0]
     path = fabric.paths_over("tor0_0->agg0_0->core0->agg0_0->tor0_0")
     probes = Probes(path, np.zeros(1, np.int64), np.zeros(1, np.int64))
-    said = make_method("netbouncer").localize(replace(run, probes=probes)).remarks[-1]
-    assert "no probe was sent: PROBES above 0" in said
+    message = make_method("netbouncer").localize(replace(run, probes=probes)).remarks[-1]
+    assert "no probe was sent: PROBES above 0" in message
 
 
 def test_nothing_is_said_if_all_is_observed(tmp_path: Path) -> None:

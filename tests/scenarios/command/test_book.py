@@ -30,9 +30,9 @@ def book(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def listed(canary: Canary, folder: Path, *words: str) -> list[str]:
-    said = canary("runs", *words, "--in", str(folder), "--quiet")
-    assert said.code == 0, said
-    return [Path(line).name for line in said.out.splitlines()]
+    result = canary("runs", *words, "--in", str(folder), "--quiet")
+    assert result.code == 0, result
+    return [Path(line).name for line in result.out.splitlines()]
 
 
 def test_runs_are_listed_newest_first_and_by_setting(book: Path, canary: Canary) -> None:
@@ -105,6 +105,6 @@ def test_runs_of_other_fabrics_are_compared_by_scores(
     from canary import run
 
     run(path=tmp_path / "larger", k=6, **QUICK)  # type: ignore[arg-type]
-    said = canary("diff", str(book / "first"), str(tmp_path / "larger"))
-    assert said.code == 0 and "the runs have other links" in said.out
+    result = canary("diff", str(book / "first"), str(tmp_path / "larger"))
+    assert result.code == 0 and "the runs have other links" in result.out
     refused(canary("diff", str(book / "first"), str(tmp_path)), "not a complete run")

@@ -40,9 +40,9 @@ def hand_in(school: Path, student: str, *rows: str) -> None:
 
 
 def grades(canary: Canary, school: Path) -> dict[str, dict[str, Any]]:
-    said = canary("class", "grade", str(school / "handouts"), "--json")
-    assert said.code == 0, said
-    return {each["student"]: each for each in json.loads(said.out)["grades"]}
+    result = canary("class", "grade", str(school / "handouts"), "--json")
+    assert result.code == 0, result
+    return {each["student"]: each for each in json.loads(result.out)["grades"]}
 
 
 def test_a_handout_has_what_was_measured_and_not_the_truth(school: Path) -> None:
@@ -143,7 +143,9 @@ def test_a_link_or_a_pipe_is_not_read(school: Path, canary: Canary) -> None:
 def test_the_same_seed_makes_the_same_class(school: Path, canary: Canary, tmp_path: Path) -> None:
     again = tmp_path / "again"
     words = ("EPOCHS=1", "LOAD=0.03", "FAULTS=4links:0.05..0.3", "SEED=7", f"--out={again}")
-    assert canary("class", "make", "--students=2", *words).code == 0
+    made = json.loads(canary("class", "make", "--students=2", *words, "--json").out)
+    assert made["path"] == str(again) and made["seed"] == 7
+    assert made["handouts"] == f"{again}/handouts" and made["answers"] == f"{again}/answers"
     for folder in ("handouts", "answers"):
         for path in sorted((school / folder).rglob("*")):
             if path.is_file() and path.name not in ("summary.json", "manifest.json"):
@@ -167,19 +169,19 @@ def _hash(path: Path) -> str:
 def test_what_makes_no_sense_is_one_line(
     words: tuple[str, ...], answer: str, canary: Canary, tmp_path: Path
 ) -> None:
-    said = canary("class", "make", f"--out={tmp_path / 'class'}", *words)
-    assert said.code == 2 and answer in said.err and said.err.count("\n") == 1
+    result = canary("class", "make", f"--out={tmp_path / 'class'}", *words)
+    assert result.code == 2 and answer in result.err and result.err.count("\n") == 1
     assert not (tmp_path / "class").exists() and not list(tmp_path.glob(".partial*"))
 
 
 def test_a_class_is_never_replaced(school: Path, canary: Canary) -> None:
     before = {path: path.stat().st_mtime_ns for path in school.rglob("*")}
-    said = canary("class", "make", "--students=2", f"--out={school}")
-    assert said.code == 2 and "choose another" in said.err
+    result = canary("class", "make", "--students=2", f"--out={school}")
+    assert result.code == 2 and "choose another" in result.err
     assert before == {path: path.stat().st_mtime_ns for path in school.rglob("*")}
 
 
 def test_answers_must_be_there(canary: Canary, tmp_path: Path) -> None:
-    said = canary("class", "grade", str(tmp_path))
-    assert said.code == 2 and "holds no answers" in said.err
+    result = canary("class", "grade", str(tmp_path))
+    assert result.code == 2 and "holds no answers" in result.err
     assert canary("class", "grade", str(tmp_path / "none")).code == 2

@@ -65,8 +65,8 @@ def test_matrices_get_one_thread_unless_the_user_says_more(
     started = command("run", "--scenario", "told.py", *QUICK, cwd=folder)
     assert "threads 1\n" in started.stdout, started.stderr
     monkeypatch.setenv("OPENBLAS_NUM_THREADS", "2")
-    said = canary("run", "--scenario", "told.py", *QUICK)
-    assert "threads 2\n" in said.out, said.err
+    result = canary("run", "--scenario", "told.py", *QUICK)
+    assert "threads 2\n" in result.out, result.err
 
 
 @pytest.mark.parametrize(
@@ -229,9 +229,9 @@ def test_an_interrupted_run_leaves_nothing_behind(
     process.send_signal(kind)
     _, errors = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == code, errors
-    said = [line for line in without_progress(errors) if not line.startswith("about ")]
-    assert len(said) == 1, errors
-    (line,) = said
+    lines = [line for line in without_progress(errors) if not line.startswith("about ")]
+    assert len(lines) == 1, errors
+    (line,) = lines
     assert line.endswith("nothing was kept")
     assert not list(tmp_path.iterdir())
 
@@ -252,3 +252,10 @@ def test_a_scenario_file_of_ones_own(folder: Path, canary: Canary) -> None:
     refused(canary("run", *QUICK, "--scenario", "odd.py"), "FAULT is not a setting")
     (folder / "empty.py").write_text("")
     refused(canary("run", "--scenario", "empty.py"), "SCENARIO")
+
+
+def test_who_reads_only_the_first_line_sees_no_complaint() -> None:
+    for words in ("reproduce --json", "explain --json", "reproduce"):
+        command = f"set -o pipefail; {sys.executable} -m scenarios.command.cli {words} | head -1"
+        done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
+        assert done.stdout.count("\n") == 1 and (done.returncode, done.stderr) in ((0, ""), (1, ""))

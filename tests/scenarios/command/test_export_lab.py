@@ -214,7 +214,7 @@ def test_faults_of_the_kernel_are_lines_of_the_switch_that_sends(
 
 
 @pytest.mark.parametrize(
-    ("given", "hosts", "said"),
+    ("given", "hosts", "message"),
     [
         ({"backend": "flow"}, "", "BACKEND=flow has no switches for a lab"),
         ({"topology": "leaf-spine:9:4:irregular=5pct"}, "", "needs BACKEND=flow"),
@@ -227,10 +227,10 @@ def test_faults_of_the_kernel_are_lines_of_the_switch_that_sends(
     ],
 )
 def test_what_cannot_be_a_lab_is_one_line_and_leaves_nothing(
-    tmp_path: Path, given: dict[str, Any], hosts: str, said: str
+    tmp_path: Path, given: dict[str, Any], hosts: str, message: str
 ) -> None:
     given = dict(given)
-    with pytest.raises(UserError, match=re.escape(said)) as raised:
+    with pytest.raises(UserError, match=re.escape(message)) as raised:
         export_lab(make_request(given.pop("scenario", None), given), hosts, tmp_path / "lab")
     assert "\n" not in str(raised.value)
     assert list(tmp_path.iterdir()) == []
@@ -257,8 +257,8 @@ def test_the_machines_and_the_hosts_of_a_file_are_two_options(
     monkeypatch.chdir(tmp_path)
     (tmp_path / "dc.clab.yml").write_text(world.clab())
     words = ("TOPOLOGY=dc.clab.yml", "HOSTS=3", "MACHINES=192.0.2.1,192.0.2.2", "OUT=lab")
-    said = canary("export-lab", *words, "--quiet")
-    assert (said.code, said.out) == (0, "lab\n"), said
+    result = canary("export-lab", *words, "--quiet")
+    assert (result.code, result.out) == (0, "lab\n"), result
     assert {path.name for path in (tmp_path / "lab").glob("topology-*")} == {
         "topology-1.clab.yml",
         "topology-2.clab.yml",

@@ -62,8 +62,8 @@ def test_a_bar_for_a_method_that_does_not_run_is_one_line_before_any_work(
     tmp_path: Path, canary: Canary
 ) -> None:
     path = tmp_path / "run"
-    said = canary("run", *QUICK, "--run", str(path), "--fail-under", "canry=0.9")
-    refused(said, "--fail-under canry", "did you mean canary?")
+    result = canary("run", *QUICK, "--run", str(path), "--fail-under", "canry=0.9")
+    refused(result, "--fail-under canry", "did you mean canary?")
     assert not path.exists()
     compared = ["compare", *QUICK, "--seeds", "1", "--out", str(path)]
     refused(canary(*compared, "--fail-under", "mle=0.9"), "--fail-under mle", "choose from")
@@ -114,8 +114,8 @@ def test_what_is_no_report_is_not_overwritten(
 ) -> None:
     other = tmp_path / "notes.xml"
     other.write_text("<notes/>")
-    said = canary("show", "--junit", str(other), str(run_path))
-    refused(said, "--junit", "is no JUnit report of canary")
+    result = canary("show", "--junit", str(other), str(run_path))
+    refused(result, "--junit", "is no JUnit report of canary")
     assert other.read_text() == "<notes/>"
     refused(canary("show", "--summary", str(tmp_path / "no" / "s.md"), str(run_path)), "no folder")
 
@@ -138,10 +138,10 @@ def test_comparisons_and_sweeps_have_bars_too(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     words = ["compare", *QUICK, "--seeds", "1", "--fail-under", "netbouncer=1", "-q"]
-    said = canary(*words, "--out", "one", "--junit", "one.xml")
-    assert (said.code, said.out) == (1, "one\n") and "netbouncer: F1" in said.err
-    said = canary(*words, "--sweep", "FAULTS=6links:0.5;6links:0.001", "--out", "swept")
-    assert said.code == 1 and "netbouncer at FAULTS=6links:0.001: F1" in said.err
+    result = canary(*words, "--out", "one", "--junit", "one.xml")
+    assert (result.code, result.out) == (1, "one\n") and "netbouncer: F1" in result.err
+    result = canary(*words, "--sweep", "FAULTS=6links:0.5;6links:0.001", "--out", "swept")
+    assert result.code == 1 and "netbouncer at FAULTS=6links:0.001: F1" in result.err
     suite = ElementTree.parse("one.xml").getroot()
     assert suite.get("tests") == "3", "the methods and the reference"
 

@@ -67,8 +67,8 @@ def test_load_may_be_auto_as_if_it_were_not_given(canary: Canary, tmp_path: Path
 
 
 def test_words_are_options(canary: Canary, tmp_path: Path) -> None:
-    said = canary("run", *SHORT, "SEED=5", f"RUN={tmp_path}/a=b", "--traffic", "storage")
-    assert said.code == 0, said.err
+    result = canary("run", *SHORT, "SEED=5", f"RUN={tmp_path}/a=b", "--traffic", "storage")
+    assert result.code == 0, result.err
     config = json.loads((tmp_path / "a=b" / "config.json").read_text())
     assert (config["seed"], config["epochs"], config["load"]) == (5, 1, 0.002)
     # the value of an option is no word
@@ -89,12 +89,12 @@ def test_the_environment_sets_what_is_named_so(
 ) -> None:
     for name, value in {"CANARY_SEED": "7", "CANARY_EPOCHS": "3", "SEED": "8", "K": "5"}.items():
         monkeypatch.setenv(name, value)
-    said = canary("run", *SHORT, "--run", str(tmp_path / "run"))
-    assert said.code == 0, said.err
+    result = canary("run", *SHORT, "--run", str(tmp_path / "run"))
+    assert result.code == 0, result.err
     config = json.loads((tmp_path / "run" / "config.json").read_text())
     assert (config["seed"], config["k"]) == (7, 4)
     assert config["epochs"] == 1, "the command line wins"
-    lines = [line for line in said.out.splitlines() if line.startswith("from the")]
+    lines = [line for line in result.out.splitlines() if line.startswith("from the")]
     assert lines == ["from the environment: SEED=7"]
 
 
@@ -143,8 +143,10 @@ def test_canary_alone_prints_help(canary: Canary) -> None:
 
 
 def test_the_version(canary: Canary) -> None:
-    said = canary("--version")
-    assert said.code == 0 and re.fullmatch(r"canary \d+\.\d+\.\d+, record version \d+\n", said.out)
+    result = canary("--version")
+    assert result.code == 0 and re.fullmatch(
+        r"canary \d+\.\d+\.\d+, record version \d+\n", result.out
+    )
 
 
 COMMANDS = typer.main.get_command(app).commands  # type: ignore[attr-defined]
@@ -152,16 +154,16 @@ COMMANDS = typer.main.get_command(app).commands  # type: ignore[attr-defined]
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_every_option_says_its_default_and_bounds(canary: Canary, command: str) -> None:
-    said = canary(command, "-h")
-    assert said.code == 0
-    text = " ".join(said.out.partition("Options:")[2].split())
+    result = canary(command, "-h")
+    assert result.code == 0
+    text = " ".join(result.out.partition("Options:")[2].split())
     options = re.findall(r" (--[a-z0-9-]+) (<\w+>) (.*?)(?= --[a-z0-9-]+ | -h, --help)", f" {text}")
     for name, kind, meaning in options:
         brackets = re.findall(r"\[(?:default: [^\]]+|required)\]", meaning.replace("[:", "(:"))
         assert brackets, f"{name}: {meaning}"
         if kind in ("<int>", "<float>"):
             assert re.search(r"\d to \d|from \d", brackets[-1]), f"{name}: {meaning}"
-    assert max(map(len, said.out.splitlines())) <= 80
+    assert max(map(len, result.out.splitlines())) <= 80
     if command == "run":
         settings = {"--" + setting.name.replace("_", "-") for setting in described()}
         assert settings <= {name for name, _, _ in options}
@@ -225,8 +227,8 @@ def test_make_takes_nothing_from_the_environment() -> None:
 def test_settings_from_a_file(canary: Canary, tmp_path: Path) -> None:
     file = tmp_path / "run.yaml"
     file.write_text("scenario: healthy\nk: 4\nepochs: 1\nload: 0.002\nbackend: virtual\nseed: 3\n")
-    said = canary("run", "--config", str(file), "SEED=4", f"RUN={tmp_path}/run")
-    assert said.code == 0, said.err
+    result = canary("run", "--config", str(file), "SEED=4", f"RUN={tmp_path}/run")
+    assert result.code == 0, result.err
     config = json.loads((tmp_path / "run" / "config.json").read_text())
     assert (config["scenario"], config["epochs"], config["seed"]) == ("healthy", 1, 4)
 

@@ -56,8 +56,8 @@ def test_an_interrupted_run_has_a_page_once_it_is_analyzed(copy: Path) -> None:
 
 def test_a_run_without_its_page_is_a_run(copy: Path) -> None:
     (copy / PAGE).mkdir()  # in its way
-    said = offer_page(copy)
-    assert said.startswith("no page: ") and "\n" not in said
+    message = offer_page(copy)
+    assert message.startswith("no page: ") and "\n" not in message
     RunDirectory(copy)
 
 
@@ -89,5 +89,5 @@ def test_the_command_makes_the_run_again(settings: dict) -> None:
 
 def test_the_command_names_what_methods_had() -> None:
     entry = {"parameters": "p_bad=0.01", "parameters_from": "mine.yaml"}
-    said = again(run_config("faulty_links", Settings()), {"flock": entry, "007": {}})
-    assert "METHODS=flock:p_bad=0.01,007" in said
+    result = again(run_config("faulty_links", Settings()), {"flock": entry, "007": {}})
+    assert "METHODS=flock:p_bad=0.01,007" in result

@@ -12,16 +12,27 @@ import struct
 import subprocess
 import sys
 import termios
+from collections.abc import Iterator
 from fcntl import ioctl
 from pathlib import Path
+from typing import Any
 
 import pytest
+import typer.main
 
+from scenarios.command.cli import app
 from scenarios.command.explain import explained, words
 from tests.analysis.importers import world
 from tests.patience import PATIENCE_S
 from tests.scenarios.conftest import Canary, refused
 
+INTERACTIVE = "it is used by a person, and has no result"
+ON_SCREEN = "its result is no file, so there is no path to print"
+NO_JSON = {"net": INTERACTIVE, "shell": INTERACTIVE, "ui": INTERACTIVE}
+NO_QUIET = NO_JSON | {
+    name: ON_SCREEN
+    for name in ("check-method", "class grade", "clean-net", "diff", "doctor", "explain")
+}
 QUICK = ["--backend", "flow", "--epochs", "1", "--methods", "canary,netbouncer"]
 
 
@@ -36,6 +47,23 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
         program = [sys.executable, "-m", "scenarios.command.cli"]
         subprocess.run([*program, *arguments], cwd=folder, check=True, capture_output=True)
     return folder
+
+
+def every_command(group: Any, *before: str) -> Iterator[tuple[str, set[str]]]:
+    """The commands that help lists, with the names of their options."""
+    for name, command in group.commands.items():
+        if hasattr(command, "commands"):
+            yield from every_command(command, *before, name)
+        elif not command.hidden:
+            options = {text for parameter in command.params for text in parameter.opts}
+            yield " ".join([*before, name]), options
+
+
+@pytest.mark.parametrize(("option", "without"), [("--json", NO_JSON), ("--quiet", NO_QUIET)])
+def test_every_command_prints_json_and_only_its_path(option: str, without: dict[str, str]) -> None:
+    commands = dict(every_command(typer.main.get_command(app)))
+    assert len(commands) > 20
+    assert {name for name, options in commands.items() if option not in options} == set(without)
 
 
 def in_terminal(folder: Path, columns: int, *words: str, **environment: str) -> str:
@@ -107,9 +135,9 @@ def test_a_run_is_only_its_path_or_only_json(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("CANARY_SEED", "7")  # is told, but not on standard output
-    said = canary("run", *QUICK, "--run", "one", "--quiet")
-    assert (said.code, said.out) == (0, "one\n"), said
-    assert "SEED=7" in said.err
+    result = canary("run", *QUICK, "--run", "one", "--quiet")
+    assert (result.code, result.out) == (0, "one\n"), result
+    assert "SEED=7" in result.err
     figures = json.loads(canary("run", *QUICK, "--run", "two", "--json").out)
     assert figures["seed"] == 7 and set(figures["rates"]) == set(figures["faulty_links"])
     assert canary("analyze", "one", "-q").out == "one\n"
@@ -136,6 +164,28 @@ def test_rankings_and_plans_are_json_or_a_path(made: Path, tmp_path: Path, canar
     refused(canary("plan", "K=4", "--quiet"), "--out")
 
 
+def test_files_pages_and_explanations_are_json_or_a_path(
+    made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, canary: Canary
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    run = str(made / "run")
+    files = ["a/fabric.parquet", "a/observations.parquet"]
+    found = json.loads(canary("export", run, "--out", "a", "--json").out)
+    assert found == {"path": "a", "files": files} and all(Path(file).is_file() for file in files)
+    assert canary("export", run, "--out", "b", "--quiet").out == "b\n"
+    page = f"{run}/index.html"
+    assert json.loads(canary("page", run, "--json").out) == {"path": page}
+    assert canary("page", run, "-q").out == f"{page}\n"
+    assert canary("diff", run, run, "--json").code == 0
+    lab = json.loads(canary("export-lab", "--out", "lab", "BACKEND=softswitch", "--json").out)
+    assert lab["path"] == "lab" and {"README.md", "topology.clab.yml"} <= set(lab["files"])
+    every = json.loads(canary("explain", "--json").out)
+    assert list(every) == words()
+    assert json.loads(canary("explain", "starved", "--json").out) == {"starved": every["starved"]}
+    refused(canary("export", run, "--out", "c", "-q", "--json"), "exclude each other")
+    assert not Path("c").exists()
+
+
 def test_the_line_that_says_more_can_be_copied(made: Path, canary: Canary) -> None:
     """Whether or not the shell would find ``canary``."""
     for what in ("run", "compared"):
@@ -153,7 +203,12 @@ def test_what_is_reproduced_imported_and_checked_is_json_or_a_path(
     assert (name, entry["path"]) == ("detector-plans", "here/detector-plans")
     assert all(line["verdict"] == "agrees" and line["ours"] for line in entry["lines"])
     assert canary(*again, "QUIET=1").out == "here\n"
-    refused(canary("reproduce", "--json"), "FIG=")
+    refused(canary("reproduce", "--quiet"), "FIG=")
+    listed = json.loads(canary("reproduce", "OUT=here", "--json").out)["experiments"]
+    assert listed["detector-plans"]["run"] and not listed["canary-8"]["run"]
+    results = ("reproduce", "OUT=here", "RESULTS=results.json")
+    assert canary(*results, "--quiet").out == "results.json\n"
+    assert json.loads(canary(*results, "--json").out) == {"path": "results.json"}
     (tmp_path / "dc.yml").write_text(world.clab())
     assert canary("import", "clab", "dc.yml", "--out", "dc", "--quiet").out == "dc\n"
     found = json.loads(canary("import", "clab", "dc.yml", "--out", "dc", "--json").out)
@@ -165,8 +220,8 @@ def test_what_is_reproduced_imported_and_checked_is_json_or_a_path(
 
 
 def test_a_comparison_says_whether_methods_differ(made: Path, canary: Canary) -> None:
-    said = canary("show", str(made / "compared")).out
-    lines = said.splitlines()
+    result = canary("show", str(made / "compared")).out
+    lines = result.splitlines()
     assert lines[0].startswith("2 runs   faulty_links") and lines[0].endswith("seeds 1-2")
     assert lines[2].split() == [
         "method",
@@ -204,6 +259,6 @@ def test_words_of_other_tools_are_answered(canary: Canary) -> None:
     refused(canary("clab"), "canary export-lab")
     refused(canary("run", "--topo", "tree,2"), "there is no option --topo", "--k", "--topology")
     refused(canary("run", "--loss", "5"), "--faults tor0_0-agg0_1:0.05")
-    said = canary("warn")
-    refused(said, "there is no command warn")
-    assert "warm-up" not in said.err, "it is hidden"
+    result = canary("warn")
+    refused(result, "there is no command warn")
+    assert "warm-up" not in result.err, "it is hidden"

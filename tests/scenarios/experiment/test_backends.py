@@ -17,8 +17,8 @@ from tests.scenarios.conftest import Canary, refused
 
 def test_nobody_gets_real_packets_who_did_not_ask_for_them(canary: Canary, tmp_path: Path) -> None:
     """Also as root, and where BMv2 is installed."""
-    said = canary("run", "EPOCHS=1", "LOAD=0.01", "METHODS=canary", f"RUN={tmp_path}/run")
-    assert said.code == 0
+    result = canary("run", "EPOCHS=1", "LOAD=0.01", "METHODS=canary", f"RUN={tmp_path}/run")
+    assert result.code == 0
     assert '"backend": "virtual"' in (tmp_path / "run" / "config.json").read_text()
 
 

@@ -20,11 +20,11 @@ def test_a_defect_shows_its_traceback_and_asks_for_a_report(
 
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(Method, "localize", broken)
-    said = canary("run", "EPOCHS=1", "LOAD=0.01", "METHODS=canary")
-    assert said.code == 1
-    assert "Traceback" in said.err and "in broken" in said.err
-    assert "could not be broadcast" in said.err
-    assert said.err.rstrip().splitlines()[-1].startswith("canary: this is a defect of canary")
+    result = canary("run", "EPOCHS=1", "LOAD=0.01", "METHODS=canary")
+    assert result.code == 1
+    assert "Traceback" in result.err and "in broken" in result.err
+    assert "could not be broadcast" in result.err
+    assert result.err.rstrip().splitlines()[-1].startswith("canary: this is a defect of canary")
     assert not list(tmp_path.rglob("config.json")), "nothing half-written stays"
 
 
@@ -32,9 +32,9 @@ def test_a_defect_shows_its_traceback_and_asks_for_a_report(
 def test_a_mistake_is_one_line_and_a_traceback_if_asked_for(
     canary: Canary, words: tuple[str, ...], lines: int
 ) -> None:
-    said = canary(*words, "run", "FAULTS=core9->agg0_0")
-    assert said.code == 2
-    found = said.err.strip().splitlines()
-    assert (len(found) == 1) == (lines == 1), said.err
+    result = canary(*words, "run", "FAULTS=core9->agg0_0")
+    assert result.code == 2
+    found = result.err.strip().splitlines()
+    assert (len(found) == 1) == (lines == 1), result.err
     assert len(found) >= lines
     assert found[-1].startswith("canary: ")

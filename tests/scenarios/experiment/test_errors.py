@@ -87,18 +87,18 @@ LONG = "x" * 100_000
     ids=lambda arguments: " ".join(arguments)[:30],
 )
 def test_a_value_of_100_kb_is_shortened(canary: Canary, arguments: list[str]) -> None:
-    said = canary(*arguments)
-    refused(said, "")
-    assert len(said.err) < (1100 if "…" in said.err else 300), said.err
+    result = canary(*arguments)
+    refused(result, "")
+    assert len(result.err) < (1100 if "…" in result.err else 300), result.err
 
 
 def test_what_the_environment_says_is_shortened(
     canary: Canary, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("CANARY_TRAFFIC", LONG)
-    said = canary("run", f"RUN={tmp_path}/run")
-    refused(said, "TRAFFIC")
-    assert len(said.out) < 1100 and len(said.err) < 1100
+    result = canary("run", f"RUN={tmp_path}/run")
+    refused(result, "TRAFFIC")
+    assert len(result.out) < 1100 and len(result.err) < 1100
 
 
 @pytest.mark.parametrize(
@@ -126,9 +126,9 @@ def test_wrong_input_is_all_that_is_said_whatever_was_chosen(
     canary: Canary, tmp_path: Path
 ) -> None:
     for wrong in ("FAULTS=core9->agg0_0", "FAULTS=tor0_0->agg0_1:7", "TRAFFIC=none.pcap"):
-        said = canary("run", wrong, f"RUN={tmp_path}/here")
-        refused(said)
-        assert not said.out
+        result = canary("run", wrong, f"RUN={tmp_path}/here")
+        refused(result)
+        assert not result.out
 
 
 def test_spaces_in_names_stay() -> None:
@@ -159,14 +159,14 @@ def test_a_run_that_was_killed_is_offered(canary: Canary, tmp_path: Path) -> Non
     place = tmp_path / "my run"
     done = subprocess.run([sys.executable, "-P", "-c", KILLED, place])
     assert done.returncode == -9
-    said = canary("run", f"RUN={place}", "EPOCHS=1", "LOAD=0.01", "METHODS=netbouncer")
+    result = canary("run", f"RUN={place}", "EPOCHS=1", "LOAD=0.01", "METHODS=netbouncer")
     analyze, remove = f"make analyze 'RUN={place}.partial'", f"rm -r '{place}.partial'"
-    refused(said, "1 finished epochs of an interrupted run", analyze, remove, "another RUN")
-    said = canary("analyze", f"{place}.partial", "METHODS=netbouncer")
-    assert said.code == 0, said.err
+    refused(result, "1 finished epochs of an interrupted run", analyze, remove, "another RUN")
+    result = canary("analyze", f"{place}.partial", "METHODS=netbouncer")
+    assert result.code == 0, result.err
     subprocess.run(["sh", "-c", remove], check=True)
-    said = canary("run", f"RUN={place}", "EPOCHS=1", "LOAD=0.01", "METHODS=netbouncer")
-    assert said.code == 0, said.err
+    result = canary("run", f"RUN={place}", "EPOCHS=1", "LOAD=0.01", "METHODS=netbouncer")
+    assert result.code == 0, result.err
 
 
 @pytest.mark.root

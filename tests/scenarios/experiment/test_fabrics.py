@@ -88,7 +88,7 @@ def test_a_pattern_names_the_racks(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("topology", "said"),
+    ("topology", "message"),
     [
         ("nowhere.csv", "TOPOLOGY=nowhere.csv: there is no such file"),
         ("folder/nowhere", "there is no such file"),
@@ -101,14 +101,14 @@ def test_a_pattern_names_the_racks(tmp_path: Path) -> None:
     ],
 )
 def test_what_is_no_fabric_is_one_line(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, topology: str, said: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, topology: str, message: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("here.txt").write_text("nothing\n")
     Path("here.csv").write_text("one,two\n1,2\n")
     Path("broken.clab.yml").write_text("topology: {nodes: 7}\n")
     Path("uneven.edges").write_text("leaf1 spine1\nleaf1 spine2\nleaf2 spine1\n")
-    with pytest.raises(UserError, match=said) as error:
+    with pytest.raises(UserError, match=message) as error:
         fabric_of(settings(topology))
     assert "\n" not in str(error.value)
 

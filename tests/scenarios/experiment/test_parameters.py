@@ -26,16 +26,16 @@ def test_a_comparison_says_which_parameters_each_method_had(
     file.write_text("methods: {netbouncer: {parameters: {penalty: 2}}}")
     methods = "METHODS=netbouncer,netbouncer:penalty=3,007"
     asked = (*FLOW, "SEEDS=1", methods, "FAULT_RATE=0.01", "OUT=here")
-    said = canary("compare", *asked, f"PARAMETERS={file}", "-v")
-    assert said.code == 0, said.err
-    assert "netbouncer:penalty=3.0" in said.out
+    result = canary("compare", *asked, f"PARAMETERS={file}", "-v")
+    assert result.code == 0, result.err
+    assert "netbouncer:penalty=3.0" in result.out
     wanted = {
         "netbouncer": "mine.yaml, fault rate 0.01",
         "netbouncer:penalty=3.0": "mine.yaml, fault rate 0.01, as named",
         "007": "default",
         "any-loss": "default",
     }
-    line = next(line for line in said.out.splitlines() if line.startswith("parameters: "))
+    line = next(line for line in result.out.splitlines() if line.startswith("parameters: "))
     assert all(origin in line for origin in wanted.values())
     rows = read_columns(Path("here/results.parquet"))
     assert dict(zip(rows["method"], rows["parameters_from"], strict=True)) == {
@@ -57,9 +57,9 @@ def test_a_run_is_analyzed_with_other_parameters(
 ) -> None:
     run = tmp_path / "run"
     shutil.copytree(run_path, run)
-    said = canary("analyze", str(run), "PARAMETERS=paper", "METHODS=007,flock:p_bad=0.01")
-    assert said.code == 0, said.err
-    assert "parameters: paper (007); paper, as named" in said.out
+    result = canary("analyze", str(run), "PARAMETERS=paper", "METHODS=007,flock:p_bad=0.01")
+    assert result.code == 0, result.err
+    assert "parameters: paper (007); paper, as named" in result.out
     entries = RunDirectory(run).summary["methods"]
     assert list(entries) == ["007", "flock:p_bad=0.01"]
     of = {name: present(entry.get("parameters")) for name, entry in entries.items()}
@@ -74,7 +74,7 @@ def test_a_run_is_analyzed_with_other_parameters(
 
 @pytest.mark.parametrize("command", ["run", "compare", "analyze", "localize"])
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (("--parameters", "papr"), "PARAMETERS=papr: no such file"),
         (("--fault-rate", "1.5"), "FAULT_RATE=1.5: it should be less than 1"),
@@ -83,9 +83,9 @@ def test_a_run_is_analyzed_with_other_parameters(
     ],
 )
 def test_mistakes_are_told_before_any_work(
-    canary: Canary, command: str, words: tuple[str, ...], said: str
+    canary: Canary, command: str, words: tuple[str, ...], message: str
 ) -> None:
     option = "--method" if command == "localize" else "--methods"
     own = {"analyze": ["nowhere"], "localize": ["--topology", "a.csv", "--telemetry", "b.csv"]}
     given = [option if word == "METHOD" else word for word in words]
-    refused(canary(command, *own.get(command, []), *given), said)
+    refused(canary(command, *own.get(command, []), *given), message)

@@ -76,8 +76,8 @@ def test_what_goes_wrong_in_make_faults_is_one_line(
     code = BEGIN + f"def faults(topology, settings):\n    {body}\n" + END
     with pytest.raises(SettingsError) as error:
         plan_of(tmp_path, code)
-    said = str(error.value)
-    assert re.match(rf"scenario file {tmp_path}/mine.py line {line}: .*{message}", said), said
+    text = str(error.value)
+    assert re.match(rf"scenario file {tmp_path}/mine.py line {line}: .*{message}", text), text
 
 
 @pytest.mark.parametrize(

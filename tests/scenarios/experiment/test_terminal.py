@@ -18,20 +18,20 @@ class Clock:
 
 
 def test_the_time_left_is_that_of_what_is_being_done(monkeypatch: pytest.MonkeyPatch) -> None:
-    clock, said = Clock(monkeypatch), []
-    bar = Bar(lambda *shown: said.append(shown))
+    clock, messages = Clock(monkeypatch), []
+    bar = Bar(lambda *shown: messages.append(shown))
     steps = [(0, "a", 0.0), (1, "a", 0.25), (10, "a", 0.25), (20, "a", 0.5), (30, "b", 0.0)]
     steps += [(1000, "b", 0.1), (1001, "b", 1.0)]
     for at, what, share in steps:
         clock.now = 100.0 + at
         bar(what, share)
     left = ["", "", "30 s left", "20 s left", "", "2.4 h left", ""]
-    assert [shown[2] for shown in said] == left
-    kept = Bar(lambda *shown: said.append(shown))
+    assert [shown[2] for shown in messages] == left
+    kept = Bar(lambda *shown: messages.append(shown))
     kept("seeds", 0.5)  # half was there already
     clock.now += 10
     kept("seeds", 0.6)
-    assert said[-1] == ("seeds", 0.6, "40 s left")
+    assert messages[-1] == ("seeds", 0.6, "40 s left")
 
 
 def test_lines_are_few_and_begin_late(
@@ -44,8 +44,8 @@ def test_lines_are_few_and_begin_late(
             bar("emulation" if tenth < 300 else f"diagnosis: {tenth}", (tenth % 300) / 300)
     told, out = capsys.readouterr().err.splitlines(), capsys.readouterr().out
     assert told[0] == "... emulation: 7 %, 28 s left" and not out
-    assert sum("emulation" in said for said in told) == 3
-    assert sum("diagnosis" in said for said in told) == 1
+    assert sum("emulation" in message for message in told) == 3
+    assert sum("diagnosis" in message for message in told) == 1
 
 
 def test_what_is_over_at_once_says_nothing(capsys: pytest.CaptureFixture[str]) -> None:

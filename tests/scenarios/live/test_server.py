@@ -56,8 +56,8 @@ def gone(address: str) -> bool:
 
 @pytest.mark.parametrize("host", ["evil.example", "127.0.0.1.evil.example", "10.0.0.1:80", ""])
 def test_a_foreign_host_is_refused(publisher: Publisher, host: str) -> None:
-    status, said = ask(publisher.address, host=host)
-    assert status == 400 and b"the page" not in said
+    status, message = ask(publisher.address, host=host)
+    assert status == 400 and b"the page" not in message
 
 
 def test_its_own_names_are_answered(publisher: Publisher) -> None:
@@ -122,8 +122,8 @@ def test_who_comes_late_hears_all_epochs_and_the_last_of_the_rest(publisher: Pub
     answer = connection.getresponse()
     assert answer.headers["Content-Type"].startswith("text/event-stream")
     lines = [answer.readline().decode() for _ in range(9)]
-    said = [line.split(" ", 1)[1].strip() for line in lines if line.strip()]
-    assert said == ["epoch", '{"number":1}', "epoch", '{"number":2}', "counters", '{"at":2}']
+    headers = [line.split(" ", 1)[1].strip() for line in lines if line.strip()]
+    assert headers == ["epoch", '{"number":1}', "epoch", '{"number":2}', "counters", '{"at":2}']
     publisher.publish("end", {"what": "over"})
     assert answer.readline() == b"event: end\n"
     publisher.close()

@@ -42,13 +42,13 @@ LINKS = ".fabric .links .link"
 
 def until(page: Page, id_: str, pattern: str, seconds: float = 30) -> str:
     """The text of an element once it holds something; the page lets no script wait."""
-    said = ""
+    message = ""
     for _ in range(int(10 * seconds)):
-        said = page.inner_text(f"#{id_}")
-        if re.search(pattern, said):
-            return said
+        message = page.inner_text(f"#{id_}")
+        if re.search(pattern, message):
+            return message
         page.wait_for_timeout(100)
-    raise AssertionError(f"#{id_} says {said!r}, not {pattern!r}")
+    raise AssertionError(f"#{id_} says {message!r}, not {pattern!r}")
 
 
 def tell(publisher: Publisher, at: float, packets: list, drops: list, faults: list) -> None:
@@ -100,8 +100,8 @@ def test_the_page_shows_what_comes(width: int, dark: bool, chromium: Browser) ->
         until(page, "sums", f"^{1000 * n:,} packets over links, 250 dropped by faults")
         assert page.evaluate("document.activeElement.innerText") == "agg0_1->core2"
         row = page.locator("#links tbody tr").first
-        said = " ".join(row.inner_text().split())
-        assert said == "agg0_1->core2 20 % – 1,000 1,000 250 20 %"
+        message = " ".join(row.inner_text().split())
+        assert message == "agg0_1->core2 20 % – 1,000 1,000 250 20 %"
         wrong = fabric.link("tor0_0->agg0_0")
         ended = {"number": 1, "sent": 900, "lost": 9, "flagged": [broken, wrong]}
         publisher.publish("epoch", ended)

@@ -38,25 +38,25 @@ def test_equal_training_gives_equal_bytes(
     canary: Canary, training: Path, tmp_path: Path, run_path: Path
 ) -> None:
     files = [tmp_path / "a.yaml", tmp_path / "b.yaml"]
-    said = [
+    result = [
         canary("calibrate", "METHOD=netscope,vigil", f"TRAIN={training}", f"OUT={file}")
         for file in files
     ]
-    assert [each.code for each in said] == [0, 0], said
+    assert [each.code for each in result] == [0, 0], result
     assert files[0].read_bytes() == files[1].read_bytes()
     found = yaml.safe_load(files[0].read_text())
     assert list(found["methods"]) == ["netscope", "007"]
     entry = found["methods"]["netscope"]
     assert entry["cases"] == 3, "a run counts once where a method reads one part of it"
     assert entry["tried"] == len(GRIDS["netscope"]["omega"])
-    assert 0 <= entry["f1"] <= 1 and f"F1 {entry['f1']:.3f}, precision" in said[1].out
+    assert 0 <= entry["f1"] <= 1 and f"F1 {entry['f1']:.3f}, precision" in result[1].out
     assert [run["seeds"] for run in found["trained"]["runs"]] == [[1001, 1002], [1003]]
     assert found["trained"]["rule"] == "f1"
     assert read_set(str(files[0])).source == "a.yaml"
-    said = canary(
+    result = canary(
         "run", "BACKEND=flow", "EPOCHS=1", f"RUN={tmp_path}/run", f"PARAMETERS={files[0]}"
     )
-    assert said.code == 0 and "parameters: a.yaml (007, netscope); default" in said.out
+    assert result.code == 0 and "parameters: a.yaml (007, netscope); default" in result.out
 
 
 def test_what_stands_in_a_name_is_held(training: Path, tmp_path: Path, run_path: Path) -> None:
@@ -76,7 +76,7 @@ def test_views_of_a_run(training: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("method", "text", "said"),
+    ("method", "text", "message"),
     [
         ("sherlock", TINY, "sherlock has no parameters to calibrate"),
         ("flok", TINY, "did you mean flock?"),
@@ -90,32 +90,32 @@ def test_views_of_a_run(training: Path) -> None:
     ],
 )
 def test_mistakes_are_one_line(
-    canary: Canary, tmp_path: Path, method: str, text: str, said: str
+    canary: Canary, tmp_path: Path, method: str, text: str, message: str
 ) -> None:
     file = tmp_path / "list.yaml"
     file.write_text(text)
     out = tmp_path / "out.yaml"
-    refused(canary("calibrate", f"METHOD={method}", f"TRAIN={file}", f"OUT={out}"), said)
+    refused(canary("calibrate", f"METHOD={method}", f"TRAIN={file}", f"OUT={out}"), message)
     assert not out.exists()
 
 
 @pytest.mark.parametrize(
-    ("place", "said"),
+    ("place", "message"),
     [
         ("nowhere/out.yaml", "there is no folder"),
         (".", "is a folder: name a file in it, such as "),
     ],
 )
 def test_the_place_is_looked_at_before_the_work(
-    canary: Canary, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str, said: str
+    canary: Canary, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str, message: str
 ) -> None:
     monkeypatch.setattr(
         "scenarios.many.calibrate.read_training", lambda *_: pytest.fail("it began")
     )
-    refused(canary("calibrate", f"OUT={tmp_path / place}"), said)
+    refused(canary("calibrate", f"OUT={tmp_path / place}"), message)
     monkeypatch.setattr("scenarios.command.localize.localize", lambda *_: pytest.fail("it began"))
     files = ("--topology", "fabric.csv", "--telemetry", "observations.csv")
-    refused(canary("localize", *files, "--out", str(tmp_path / place)), said)
+    refused(canary("localize", *files, "--out", str(tmp_path / place)), message)
     assert not list(tmp_path.iterdir())
 
 

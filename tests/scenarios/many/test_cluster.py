@@ -141,12 +141,12 @@ def test_a_worker_that_may_start_no_process_is_refused() -> None:
 
 def test_a_cluster_that_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "WAIT", 0.5)
-    for where, said in [
+    for where, message in [
         (str(tmp_path / "none.json"), "there is no such scheduler file"),
         ("tcp://127.0.0.1:1", "does not answer"),
         ("nowhere", "does not answer"),
     ]:
-        with pytest.raises(ValueError, match=said):
+        with pytest.raises(ValueError, match=message):
             compare("faulty_links", TINY, [1], METHODS, tmp_path / "out", quiet, cluster=where)
     real = replace(TINY, backend="softswitch")
     with pytest.raises(ValueError, match="CLUSTER= runs only simulated networks"):

@@ -302,8 +302,8 @@ def test_what_becomes_of_a_capture_is_said_once(
     result = compare("faulty_links", settings, [1], METHODS[:1], tmp_path / "out", quiet)
     assert result.capture is not None
     assert (result.capture["frames"], result.capture["replayed"]) == (200, 100)
-    said = [record for record in caplog.records if record.levelname != "INFO"]
-    assert [record.levelname for record in said] == ["WARNING"]
+    messages = [record for record in caplog.records if record.levelname != "INFO"]
+    assert [record.levelname for record in messages] == ["WARNING"]
     assert "long.pcap is longer than the run of 0.2 s: 100 of 200 frames" in caplog.text
     with pytest.raises(ValueError, match="no capture .*absent.pcap: check TRAFFIC"):
         settings = replace(TINY, traffic="absent.pcap")

@@ -32,7 +32,7 @@ def test_a_setting_and_its_values(text: str, setting: str, values: list[str]) ->
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (["SWEEP=K=4"], "give 2 to 100 values"),
         (["SWEEP=K=4,4"], "each once"),
@@ -47,9 +47,9 @@ def test_a_setting_and_its_values(text: str, setting: str, values: list[str]) ->
     ],
 )
 def test_what_cannot_be_swept_is_one_line(
-    words: list[str], said: str, canary: Canary, tmp_path: Path
+    words: list[str], message: str, canary: Canary, tmp_path: Path
 ) -> None:
-    refused(canary("compare", *words, f"OUT={tmp_path / 'out'}", "BACKEND=virtual"), said)
+    refused(canary("compare", *words, f"OUT={tmp_path / 'out'}", "BACKEND=virtual"), message)
     assert not (tmp_path / "out").exists()
 
 
@@ -70,9 +70,9 @@ def test_a_sweep_is_run_kept_shown_and_drawn(
 ) -> None:
     """In one, for the runs take seconds."""
     faults = "SWEEP=FAULTS=agg0_0->core0:0.3;agg0_0->core0:0.3,tor0_0->agg0_1:0.02"
-    said = canary("compare", *WORDS, faults, f"OUT={swept}")
-    assert said.code == 0, said.err
-    table = said.out.partition("F1: ")[0].splitlines()
+    result = canary("compare", *WORDS, faults, f"OUT={swept}")
+    assert result.code == 0, result.err
+    table = result.out.partition("F1: ")[0].splitlines()
     assert len(table) >= 4 and max(len(line) for line in table) <= 80
     sweep = read_sweep(swept)
     assert (sweep.setting, len(sweep.parts)) == ("faults", 2)
@@ -85,7 +85,7 @@ def test_a_sweep_is_run_kept_shown_and_drawn(
     by_name = {(row["value"], row["method"]): row for row in figures["rows"]}
     assert len(by_name) == 6 and all(row["runs"] == 2 for row in by_name.values())
     shown = canary("show", str(swept))
-    assert shown.out.splitlines()[0] in said.out
+    assert shown.out.splitlines()[0] in result.out
 
     with opened(chromium, make_page(swept)) as it:
         page = it.page
@@ -123,9 +123,9 @@ def test_a_sweep_is_run_kept_shown_and_drawn(
 
 
 @pytest.mark.parametrize(
-    ("spoil", "said"), [("{", "is damaged"), ('{"setting": "k"}', "has no results yet")]
+    ("spoil", "message"), [("{", "is damaged"), ('{"setting": "k"}', "has no results yet")]
 )
-def test_what_is_no_sweep_is_one_line(spoil: str, said: str, tmp_path: Path) -> None:
+def test_what_is_no_sweep_is_one_line(spoil: str, message: str, tmp_path: Path) -> None:
     (tmp_path / "sweep.json").write_text(spoil)
-    with pytest.raises(ValueError, match=said):
+    with pytest.raises(ValueError, match=message):
         make_page(tmp_path)

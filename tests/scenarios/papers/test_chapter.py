@@ -6,6 +6,7 @@ from __future__ import annotations
 import contextlib
 import csv
 import hashlib
+import json
 import re
 import shutil
 from collections.abc import Iterator
@@ -144,22 +145,24 @@ def test_a_chapter_is_made_again_and_nothing_else_is_replaced(
     words = (*words, "--quiet")
     before = (thesis / "data" / "canary-table-2.csv").read_bytes()
     assert canary(*words).out == f"{thesis}\n"
+    made = json.loads(canary(*words[:-1], "--json").out)
+    assert made["pdf"] is None and "chapter.tex" in made["files"]
     assert (thesis / "data" / "canary-table-2.csv").read_bytes() == before
     (thesis / "refs.bib").write_text("@book{mine}\n")
-    said = canary(*words)
-    assert said.code == 2 and "refs.bib exists and is no file of a chapter" in said.err
+    result = canary(*words)
+    assert result.code == 2 and "refs.bib exists and is no file of a chapter" in result.err
     (thesis / "chapter.tex").write_text("My chapter.\n")
-    said = canary(*words)
-    assert said.code == 2 and "exists and is no chapter" in said.err
+    result = canary(*words)
+    assert result.code == 2 and "exists and is no chapter" in result.err
     assert (thesis / "refs.bib").read_text() == "@book{mine}\n"
 
 
 def test_what_was_not_run_is_one_line(canary: Canary, tmp_path: Path) -> None:
-    said = canary("chapter", "--fig=canary-8", f"--in={tmp_path}", f"--out={tmp_path / 'thesis'}")
-    assert said.code == 2 and "run make reproduce FIG=canary-8 first" in said.err
+    result = canary("chapter", "--fig=canary-8", f"--in={tmp_path}", f"--out={tmp_path / 'thesis'}")
+    assert result.code == 2 and "run make reproduce FIG=canary-8 first" in result.err
     assert not (tmp_path / "thesis").exists()
-    said = canary("chapter", "--fig=canary-88", f"--out={tmp_path / 'thesis'}")
-    assert said.code == 2 and "there is no figure canary-88" in said.err
+    result = canary("chapter", "--fig=canary-88", f"--out={tmp_path / 'thesis'}")
+    assert result.code == 2 and "there is no figure canary-88" in result.err
 
 
 def test_text_is_printed_and_never_run() -> None:
@@ -175,8 +178,8 @@ def test_text_is_printed_and_never_run() -> None:
 @pytest.mark.skipif(shutil.which("latexmk") is None, reason="there is no latexmk")
 def test_the_pdf_is_made(runs: Path, tmp_path: Path, canary: Canary) -> None:
     out = tmp_path / "thesis"
-    said = canary("chapter", f"--fig={','.join(NAMES)}", f"--in={runs}", f"--out={out}")
-    assert said.code == 0 and f"pdf      {out / 'main.pdf'}" in said.out
+    result = canary("chapter", f"--fig={','.join(NAMES)}", f"--in={runs}", f"--out={out}")
+    assert result.code == 0 and f"pdf      {out / 'main.pdf'}" in result.out
     assert (out / "main.pdf").read_bytes().startswith(b"%PDF")
     log = (out / "main.log").read_text(errors="replace")
     assert "undefined" not in log.lower() and "Missing character" not in log

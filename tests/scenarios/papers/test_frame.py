@@ -187,7 +187,7 @@ def test_numbers_in_quotes() -> None:
 
 
 @pytest.mark.parametrize(
-    ("changed", "said"),
+    ("changed", "message"),
     [
         ("kind: stated", "0.5 is stated, but not in the quote"),
         ("kind: bound", "a bound needs a side"),
@@ -195,7 +195,7 @@ def test_numbers_in_quotes() -> None:
         ("kind: seen", "kind"),
     ],
 )
-def test_values_that_do_not_hold_are_refused(changed: str, said: str, tmp_path: Path) -> None:
+def test_values_that_do_not_hold_are_refused(changed: str, message: str, tmp_path: Path) -> None:
     file = tmp_path / "values.yaml"
     file.write_text(
         "figures:\n  a:\n"
@@ -203,7 +203,7 @@ def test_values_that_do_not_hold_are_refused(changed: str, said: str, tmp_path: 
         "    {quantity: F1, series: a, section: '1', quote: half of it, "
         f"values: {{1: 0.5}}, {changed}}}]}}\n"
     )
-    with pytest.raises(YamlError, match=said) as error:
+    with pytest.raises(YamlError, match=message) as error:
         read_values(file)
     assert "line 4" in str(error.value)
 
@@ -275,8 +275,8 @@ def test_each_experiment_at_its_smallest(name: str, tmp_path: Path) -> None:
 
 def test_the_command_lists_and_refuses(canary: Canary, tmp_path: Path) -> None:
     out = f"OUT={tmp_path}"
-    said = canary("reproduce", out)
-    assert said.code == 0 and all(name in said.out for name in EXPERIMENTS)
+    result = canary("reproduce", out)
+    assert result.code == 0 and all(name in result.out for name in EXPERIMENTS)
     refused(canary("reproduce", "FIG=canary-88", out), "there is no figure canary-88", "canary-8")
     refused(canary("reproduce", "FIG=canary-8", "DRAWS=1", out), "greater than or equal to 2")
     refused(
@@ -289,9 +289,9 @@ def test_the_command_lists_and_refuses(canary: Canary, tmp_path: Path) -> None:
     assert not (tmp_path / "canary-7").exists()
     every, quick = ([each.name for each in experiments_named(names)] for names in ("all", "quick"))
     assert every == list(EXPERIMENTS) and set(quick) < set(every)
-    said = canary("reproduce", "FIG=canary-table-3", out)
-    assert said.code == 0 and "canary-table-3/index.html" in said.out
-    assert "not explained" not in said.out
+    result = canary("reproduce", "FIG=canary-table-3", out)
+    assert result.code == 0 and "canary-table-3/index.html" in result.out
+    assert "not explained" not in result.out
     results = tmp_path / "results.json"
     assert canary("reproduce", f"RESULTS={results}", out).code == 0
     written = json.loads(results.read_text())

@@ -87,8 +87,8 @@ def test_figure_table_and_words(width: int, dark: bool, out: Path, chromium: Bro
         assert page.locator("#panels .point").count() == 11
         assert page.locator("#panels .printed").count() == 3
         assert page.locator("#panels .bounded").count() == 1
-        said = page.locator("#panels .point").first.get_attribute("aria-label") or ""
-        assert said.startswith(f"{HOSTILE} at 1: 0.5, 0.4") and said.endswith("(5 draws)")
+        message = page.locator("#panels .point").first.get_attribute("aria-label") or ""
+        assert message.startswith(f"{HOSTILE} at 1: 0.5, 0.4") and message.endswith("(5 draws)")
         verdicts = [text.split()[1] for text in page.locator(".verdict").all_inner_texts()]
         assert verdicts == ["agrees", "not", "agrees", "not"]
         page.locator("#values thead .sort").nth(1).click()

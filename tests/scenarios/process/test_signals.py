@@ -48,13 +48,13 @@ def ended_at(command: Path, place: Path, seconds: float, kind: signal.Signals) -
     if process.poll() is None:
         os.killpg(process.pid, kind)
     _, errors = process.communicate(timeout=PATIENCE_S)
-    code, said = process.returncode, without_progress(errors)
+    code, printed = process.returncode, without_progress(errors)
     whole = (place / "here").exists()
     if code == -kind:  # the shell says 130: nothing of ours had begun, or all was done
-        assert (seconds < 0.5 or whole) and not said, errors
+        assert (seconds < 0.5 or whole) and not printed, errors
     elif code:
         assert code == stopping.exit_code(kind), errors
-        assert len(said) == 1 and said[0].startswith("canary: "), errors
+        assert len(printed) == 1 and printed[0].startswith("canary: "), errors
     assert nothing_runs_on(process.pid)
     assert [path.name for path in place.iterdir()] == (["here"] if whole else [])
     assert whole or code < 0 or "nothing was kept" in errors

@@ -57,8 +57,8 @@ def test_what_only_root_may_read_is_not_read(sudo: User) -> None:
     (sudo.folder / "secret.yaml").chmod(0o600)
     code, out, errors = sudo.run(*RUN, "FAULTS=secret.yaml")
     assert code == 2 and "sesame" not in out + errors
-    said = errors.splitlines()[-1]
-    assert said.startswith("canary: ") and re.search("denied|not readable", said), errors
+    message = errors.splitlines()[-1]
+    assert message.startswith("canary: ") and re.search("denied|not readable", message), errors
 
 
 def test_a_program_that_the_user_cannot_read_is_told(sudo: User) -> None:
@@ -75,5 +75,5 @@ def test_a_program_that_the_user_cannot_read_is_told(sudo: User) -> None:
 def test_an_id_that_is_none_is_told(sudo: User, text: str) -> None:
     code, _, errors = sudo.run("plan", "K=4", SUDO_UID=text)
     assert code == 2
-    said = f"canary: SUDO_UID={text} in the environment is no ID: unset it, or use no sudo\n"
-    assert errors == said
+    message = f"canary: SUDO_UID={text} in the environment is no ID: unset it, or use no sudo\n"
+    assert errors == message

@@ -97,8 +97,8 @@ def test_c_reads_a_verdict_as_python_does(tmp_path: Path) -> None:
     (tmp_path / "verdict.c").write_text(code)
     program = tmp_path / "verdict"
     subprocess.run([*compiler(), "-o", program, tmp_path / "verdict.c"], check=True)
-    said = subprocess.run([program], capture_output=True, text=True, check=True).stdout.split()
-    assert [int(n) for n in said] == [
+    messages = subprocess.run([program], capture_output=True, text=True, check=True).stdout.split()
+    assert [int(n) for n in messages] == [
         VERDICT.fields[name].of(word) for word in words for name in fields
     ]
 

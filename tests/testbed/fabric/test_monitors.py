@@ -58,7 +58,7 @@ def test_other_fabrics_have_these_tiers_as_far_as_they_go() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("agg", r"MONITORS=agg leaves out tor0_0: every ToR must be a monitor.*add \+tor"),
         ("50%tor+core", r"leaves out tor\d_\d"),
@@ -71,7 +71,7 @@ def test_other_fabrics_have_these_tiers_as_far_as_they_go() -> None:
         ("tor+50%core0", r"a share needs a tier, such as 50%core: did you mean core"),
     ],
 )
-def test_what_means_nothing_is_said_in_one_line(text: str, said: str) -> None:
-    with pytest.raises(TopologyError, match=said) as error:
+def test_what_means_nothing_is_said_in_one_line(text: str, message: str) -> None:
+    with pytest.raises(TopologyError, match=message) as error:
         monitor_switches(K4, text, 1)
     assert "\n" not in str(error.value)

@@ -133,8 +133,8 @@ class Machines:
 
     def address(self, host: str) -> str:
         """The address of a host, as its node has it."""
-        said = json.loads(self.run(host, "ip", "-json", "-4", "addr", "show", "dev", "eth1"))
-        return said[0]["addr_info"][0]["local"]
+        addresses = json.loads(self.run(host, "ip", "-json", "-4", "addr", "show", "dev", "eth1"))
+        return addresses[0]["addr_info"][0]["local"]
 
     def send(self, src: str, dst: str) -> int:
         """Send UDP packets from a host to another; return how many arrive."""

@@ -61,9 +61,9 @@ def test_what_was_ended_is_counted_by_kind(killed_run: Path) -> None:
     program = Path(sys.executable).resolve().name[:15]
     assert (cleaned.switches, cleaned.hosts) == (2, 1)
     assert len(cleaned.others) == 2 and not cleaned.alive
-    said = ended_in_words(cleaned)
-    assert said.startswith("ended 2 switches, 1 host, 2 other processes (")
-    assert "\n" not in said and said.count(program[:6]) == 1
+    message = ended_in_words(cleaned)
+    assert message.startswith("ended 2 switches, 1 host, 2 other processes (")
+    assert "\n" not in message and message.count(program[:6]) == 1
 
 
 def test_nothing_was_left(tmp_path: Path) -> None:

@@ -15,9 +15,9 @@ from testbed.network.speed import NICE
 GROUP = Path("/proc/self/autogroup")
 LOOK = f"""
 from pathlib import Path
-from testbed.network.speed import hurried
+from testbed.network.speed import raised_priority
 group = Path("{GROUP}")
-with hurried():
+with raised_priority():
     print(group.read_text().split()[-1])
 print(group.read_text().split()[-1])
 """

@@ -40,7 +40,7 @@ def swap(path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "change", "said"),
+    ("name", "change", "text"),
     [
         ("connections.parquet", cut, "bytes instead of"),
         ("truth.yaml", edit, "was changed after the run"),
@@ -54,13 +54,13 @@ def swap(path: Path) -> None:
     ],
 )
 def test_what_was_changed_after_the_run_is_refused(
-    copy: Path, name: str, change: Callable[[Path], object], said: str
+    copy: Path, name: str, change: Callable[[Path], object], text: str
 ) -> None:
     change(copy / name)
     with pytest.raises(RunError) as raised:
         RunDirectory(copy)
     message = str(raised.value)
-    assert message.startswith(str(copy / name)) and said in message and "--trust" in message
+    assert message.startswith(str(copy / name)) and text in message and "--trust" in message
     assert "\n" not in message
     RunDirectory(copy, trust=True)
 

@@ -128,7 +128,7 @@ def test_a_run_that_lacks_a_file_is_refused(copy: Path, name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("found", "said"),
+    ("found", "message"),
     [
         (None, "from before records had versions: version {} is read here: make the run again"),
         (0, "of version 0: version {} is read here: make the run again"),
@@ -136,14 +136,14 @@ def test_a_run_that_lacks_a_file_is_refused(copy: Path, name: str) -> None:
         ("x", "of version 'x': version {} is read here: make the run again"),
     ],
 )
-def test_a_record_of_another_version_is_refused(copy: Path, found: object, said: str) -> None:
+def test_a_record_of_another_version_is_refused(copy: Path, found: object, message: str) -> None:
     config = json.loads((copy / "config.json").read_text())
     config.pop("record_version")
     if found is not None:
         config["record_version"] = found
     (copy / "config.json").write_text(json.dumps(config))
     (copy / "fabric.parquet").unlink()  # what another version has is not looked at
-    with pytest.raises(RunError, match=said.format(VERSION)) as raised:
+    with pytest.raises(RunError, match=message.format(VERSION)) as raised:
         RunDirectory(copy)
     assert "\n" not in str(raised.value)
 

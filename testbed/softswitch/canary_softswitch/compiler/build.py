@@ -272,34 +272,33 @@ def _library(built: tuple[Path, BinaryIO], signatures: Mapping[str, Sequence[Any
     return library
 
 
-_loaded: dict[tuple[int, int], tuple[int, BinaryIO]] = {}
-"""The handle and the open file of each loaded library, by the file's device and inode.
-
-The files stay open: the loader takes a name such as /proc/self/fd/7 that it has seen before for the
-library that had it then.
-"""
+_loaded: dict[tuple[int, int], int] = {}
+"""The handle of each loaded library, by the file's device and inode."""
 
 
 def _mapped(path: Path, opened: BinaryIO) -> int:
-    """Return the handle of the library in an open file, loaded unless it is already.
+    """Return the handle of the library in an open file, loaded unless it is already; the file is
+    closed.
+
+    A descriptor of it stays open as long as the process lives: the loader takes a name such as
+    /proc/self/fd/7 that it has seen before for the library that had it then.
 
     Raises:
         SoftSwitchError: It cannot be loaded.
     """
-    found = os.fstat(opened.fileno())
-    inode = found.st_dev, found.st_ino
-    with _loading:
-        if inode in _loaded:
-            opened.close()
-        else:
+    with opened, _loading:
+        found = os.fstat(opened.fileno())
+        inode = found.st_dev, found.st_ino
+        if inode not in _loaded:
             there = Path("/proc/self/fd").exists()  # not on macOS
+            descriptor = os.dup(opened.fileno())
             try:
-                library = ctypes.CDLL(f"/proc/self/fd/{opened.fileno()}" if there else str(path))
+                library = ctypes.CDLL(f"/proc/self/fd/{descriptor}" if there else str(path))
             except OSError as e:
-                opened.close()
+                os.close(descriptor)
                 raise SoftSwitchError(f"cannot load {path}: {e}") from None
-            _loaded[inode] = library._handle, opened
-        return _loaded[inode][0]
+            _loaded[inode] = library._handle
+        return _loaded[inode]
 
 
 _loading = threading.Lock()

@@ -58,7 +58,7 @@ class Device:
         self._started = threading.Event()  # no program is still on its way
         self._started.set()
         self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._news, name="news", daemon=True)
+        self._thread = threading.Thread(target=self._serve_controller, name="events", daemon=True)
         self._thread.start()
 
     def pipeline_of(self, config: PipelineConfig) -> Pipeline:
@@ -160,24 +160,24 @@ class Device:
             return False
         return primary.out.put(p4runtime_pb2.StreamMessageResponse(**what), droppable=True)
 
-    def _news(self) -> None:
+    def _serve_controller(self) -> None:
         due: float | None = None
         while not self._stop.is_set():
-            news = self.ports.wait(due)
+            events = self.ports.wait(due)
             if self._stop.is_set():
                 return
             try:
                 with self.lock:
-                    due = self._serve_news(news)
+                    due = self._serve_events(events)
             except Exception as e:  # a defect here must not end the service
                 due = None
                 defect(e)
             time.sleep(PAUSE)
 
-    def _serve_news(self, news: int) -> float | None:
+    def _serve_events(self, events: int) -> float | None:
         if self.pipeline is None:
             return None
-        if news & PACKET:
+        if events & PACKET:
             while (data := self.ports.take()) is not None:
                 self._send(packet=self.pipeline.packet_in.unpack(data))
         dues = (
@@ -186,6 +186,6 @@ class Device:
         )
         return min((d for d in dues if d is not None), default=None)
 
-    def look(self) -> None:
+    def wake(self) -> None:
         """Wake the thread that checks digests and idle timeouts, as new ones may be due."""
         self.ports.wake()

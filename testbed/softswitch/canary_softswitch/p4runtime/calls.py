@@ -161,7 +161,7 @@ class P4Runtime:
             u.entity.HasField("digest_entry") or u.entity.table_entry.idle_timeout_ns
             for u in request.updates
         ):
-            self.device.look()
+            self.device.wake()
         if any(errors):
             raise BatchError(errors)
         return p4runtime_pb2.WriteResponse()

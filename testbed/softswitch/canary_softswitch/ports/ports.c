@@ -2,7 +2,7 @@
 /* Packet ports: AF_PACKET sockets and the threads that move packets through switches.
  *
  * The packets of a switch are moved by one thread: it receives in batches, runs a batch under the
- * lock, and sends. The control side takes the same lock for every change. Packets for the CPU port, and the news that digest
+ * lock, and sends. The control side takes the same lock for every change. Packets for the CPU port, and the event that digest
  * samples wait, go to whoever calls pp_wait.*/
 #include "ports.h"
 #include "transmit.h"
@@ -10,16 +10,16 @@
 static void pp_to_cpu(pp_set *s, const uint8_t *data, uint32_t length) {
     uint8_t *copy = malloc((size_t)length + 1);
     if (copy) memcpy(copy, data, length);
-    pthread_mutex_lock(&s->news_lock);
+    pthread_mutex_lock(&s->events_lock);
     if (copy && s->cpu_n < PP_CPU) {
         s->cpu[(s->cpu_head + s->cpu_n++) % PP_CPU] = (pp_cpu_packet){length, copy};
         copy = NULL;
-        s->news |= PP_NEWS_PACKET;
-        pthread_cond_signal(&s->news_cond);
+        s->events |= PP_EVENT_PACKET;
+        pthread_cond_signal(&s->events_cond);
     } else {
         s->cpu_dropped++;
     }
-    pthread_mutex_unlock(&s->news_lock);
+    pthread_mutex_unlock(&s->events_lock);
     free(copy);
 }
 
@@ -96,16 +96,16 @@ static void pp_came(pp_set *s, pp_port *p, const uint8_t *data, uint32_t length,
     else p->count.rx_dropped++;
 }
 
-static void pp_digest_news(pp_set *s) {
+static void pp_signal_digests(pp_set *s) {
     uint32_t pending = s->sw ? s->pending(s->sw) : 0;
-    if (pending > s->pending_seen) pp_tell(s, PP_NEWS_DIGEST);
+    if (pending > s->pending_seen) pp_signal(s, PP_EVENT_DIGEST);
     s->pending_seen = pending;
 }
 
 /* After a batch: send packets, report new digests to pp_wait, and flush log and capture files. */
 static void pp_finish(pp_set *s) {
     pp_send(s);
-    pp_digest_news(s);
+    pp_signal_digests(s);
     if (s->log.used) pp_log_flush(&s->log);
     for (uint32_t i = 0; s->captures && i < s->ports_n; i++) {
         if (s->ports[i].in) fflush(s->ports[i].in);
@@ -137,7 +137,7 @@ int pp_log_to(pp_set *s, int fd, const char *path, int level, uint64_t dump, uin
     return l->fd < 0 ? -errno : 0;
 }
 /* A line of the control side. */
-void pp_tell_log(pp_set *s, int level, const char *text) {
+void pp_log_line(pp_set *s, int level, const char *text) {
     pp_lock(s);
     pp_say(&s->log, level, "%s", text);
     pp_log_flush(&s->log);
@@ -237,10 +237,10 @@ pp_set *pp_create(pp_pool *pool, uint32_t cpu_port, uint32_t priorities) {
         s->ports[i].fd = s->ports[i].out_fd = -1;
     }
     pthread_mutex_init(&s->lock, NULL);
-    pthread_mutex_init(&s->news_lock, NULL);
+    pthread_mutex_init(&s->events_lock, NULL);
     pthread_condattr_init(&attr);
     pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-    pthread_cond_init(&s->news_cond, &attr);
+    pthread_cond_init(&s->events_cond, &attr);
     pthread_condattr_destroy(&attr);
     s->cpu_port = cpu_port;
     s->priorities = priorities;
@@ -338,10 +338,10 @@ void pp_inject(pp_set *s, uint32_t port, const uint8_t *data, uint32_t length) {
     pthread_mutex_unlock(&s->pool->injecting);
 }
 
-/* Waits for news: PP_NEWS_ bits, 0 when the time is over (ms < 0: never). */
+/* Waits for events: PP_EVENT_ bits, 0 when the time is over (ms < 0: never). */
 uint32_t pp_wait(pp_set *s, int64_t ms) {
     struct timespec t;
-    uint32_t news;
+    uint32_t events;
     clock_gettime(CLOCK_MONOTONIC, &t);
     t.tv_sec += ms / 1000;
     t.tv_nsec += ms % 1000 * 1000000;
@@ -349,29 +349,29 @@ uint32_t pp_wait(pp_set *s, int64_t ms) {
         t.tv_sec++;
         t.tv_nsec -= 1000000000;
     }
-    pthread_mutex_lock(&s->news_lock);
-    while (!s->news) {
-        if (ms < 0) pthread_cond_wait(&s->news_cond, &s->news_lock);
-        else if (pthread_cond_timedwait(&s->news_cond, &s->news_lock, &t)) break;
+    pthread_mutex_lock(&s->events_lock);
+    while (!s->events) {
+        if (ms < 0) pthread_cond_wait(&s->events_cond, &s->events_lock);
+        else if (pthread_cond_timedwait(&s->events_cond, &s->events_lock, &t)) break;
     }
-    news = s->news;
-    s->news = 0;
-    pthread_mutex_unlock(&s->news_lock);
-    return news;
+    events = s->events;
+    s->events = 0;
+    pthread_mutex_unlock(&s->events_lock);
+    return events;
 }
 uint64_t pp_now(const pp_set *s) { return pp_clock_us() - s->start_us; }
-void pp_wake(pp_set *s) { pp_tell(s, PP_NEWS_WAKE); }
+void pp_wake(pp_set *s) { pp_signal(s, PP_EVENT_WAKE); }
 
 /* Takes the next packet for the controller: its whole length, or -1. */
 int64_t pp_take(pp_set *s, uint8_t *data, uint32_t room) {
     pp_cpu_packet p = {0, NULL};
-    pthread_mutex_lock(&s->news_lock);
+    pthread_mutex_lock(&s->events_lock);
     if (s->cpu_n) {
         p = s->cpu[s->cpu_head];
         s->cpu_head = (s->cpu_head + 1) % PP_CPU;
         s->cpu_n--;
     }
-    pthread_mutex_unlock(&s->news_lock);
+    pthread_mutex_unlock(&s->events_lock);
     if (!p.data) return -1;
     memcpy(data, p.data, p.length < room ? p.length : room);
     free(p.data);

@@ -49,7 +49,7 @@ enum {
     PP_NO_PORT = 0xFFFFFFFF,
     PP_TIMER = 1 /* what epoll adds to the address of a set whose timer has fired */
 };
-enum { PP_NEWS_PACKET = 1, PP_NEWS_DIGEST = 2, PP_NEWS_WAKE = 4 };
+enum { PP_EVENT_PACKET = 1, PP_EVENT_DIGEST = 2, PP_EVENT_WAKE = 4 };
 
 typedef int (*pp_process_fn)(ss_switch *, uint32_t, const uint8_t *, uint32_t, uint64_t,
                              ss_admit_fn, void *, ss_result *);
@@ -138,9 +138,9 @@ typedef struct pp_set {
     uint32_t pending_seen;
     pp_space *space; /* of who has the lock and runs packets */
     pp_log log;
-    pthread_mutex_t news_lock;
-    pthread_cond_t news_cond;
-    uint32_t news, cpu_head, cpu_n;
+    pthread_mutex_t events_lock;
+    pthread_cond_t events_cond;
+    uint32_t events, cpu_head, cpu_n;
     pp_cpu_packet cpu[PP_CPU];
 } pp_set;
 
@@ -168,9 +168,9 @@ static void pp_lock_packets(pp_set *s, pp_space *space) {
     s->space = space;
 }
 
-static void pp_tell(pp_set *s, uint32_t news) {
-    pthread_mutex_lock(&s->news_lock);
-    s->news |= news;
-    pthread_cond_signal(&s->news_cond);
-    pthread_mutex_unlock(&s->news_lock);
+static void pp_signal(pp_set *s, uint32_t events) {
+    pthread_mutex_lock(&s->events_lock);
+    s->events |= events;
+    pthread_cond_signal(&s->events_cond);
+    pthread_mutex_unlock(&s->events_lock);
 }

@@ -65,7 +65,7 @@ _SIGNATURES = {
     "pp_add": (c_int, _P, _U32, c_char_p, c_char_p, c_char_p),
     "pp_remove": (c_int, _P, _U32),
     "pp_log_to": (c_int, _P, c_int, c_char_p, c_int, c_uint64, c_uint64, _U32),
-    "pp_tell_log": (None, _P, c_int, c_char_p),
+    "pp_log_line": (None, _P, c_int, c_char_p),
     "pp_queue_limits": (c_int, _P, _U32, _U32, c_int64, c_int64),
     "pp_switch": (None, _P, _P, _P, _P, _P, _P, _P),
     "pp_pause": (None, _P, c_int),
@@ -220,7 +220,7 @@ class Ports:
         """Put a line into the log, if there is one."""
         line = " ".join(text.splitlines())
         with suppress(SoftSwitchError), self._in_use() as handle:
-            self._lib.pp_tell_log(handle, LEVELS.index(level), line.encode())
+            self._lib.pp_log_line(handle, LEVELS.index(level), line.encode())
 
     def add(self, port: Port) -> None:
         """Attach an interface; raise ``SoftSwitchError`` if it is missing or the number in use."""

@@ -150,7 +150,7 @@ class State:
             _, digest = self._digest(a)
             if digest is not None:  # 0: a list waits until it is full
                 digest.timeout_ns = (a.get(3, 0) & 0xFFFFFFFF) * MILLISECOND or NEVER
-        self.device.look()
+        self.device.wake()
         return NOTHING
 
     def _set_size(self, a: Arguments) -> Result:
@@ -158,7 +158,7 @@ class State:
             _, digest = self._digest(a)
             if digest is not None:
                 digest.size = max(1, a.get(3, 0))
-        self.device.look()
+        self.device.wake()
         return NOTHING
 
 

@@ -229,7 +229,7 @@ class Tables:
                 if s.handle == handle:
                     s.timeout_ns = (a.get(4, 0) & 0xFFFFFFFF) * 1_000_000
                     s.since_us, s.times_idle = self.device.ports.now_us(), 0
-            self.device.look()
+            self.device.wake()
         return NOTHING
 
     def _add_reference(self, p: Pipeline, a: Arguments, group: bool) -> Result:

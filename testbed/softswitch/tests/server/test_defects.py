@@ -45,9 +45,9 @@ def test_defect_ends_the_stream_with_internal(
     assert isinstance(error, grpc.Call)
     assert error.code() is grpc.StatusCode.INTERNAL
     assert error.details() == "ZeroDivisionError: a defect"
-    said = capfd.readouterr().err
-    assert said.count("Traceback") == 1
-    assert "in _message" in said
+    message = capfd.readouterr().err
+    assert message.count("Traceback") == 1
+    assert "in _message" in message
 
 
 def test_defect_in_a_message_does_not_end_the_stream(

@@ -39,7 +39,7 @@ def test_a_program_of_a_stranger_is_refused_with_its_place(client: Client) -> No
     root = json.loads(JSON.read_text())
     root["actions"][3]["id"] = "1(void) {}\n__attribute__((constructor)) void own(void) {}\nvoid a"
     for action in ("VERIFY", "VERIFY_AND_COMMIT"):
-        for code, said in (
+        for code, message in (
             (json.dumps(root).encode(), "actions[3].id: it should be a valid integer"),
             (b"[" * 100_000, "p4_device_config has more than 400 levels"),
             (b"{}", "it has no 'header_types'"),
@@ -48,5 +48,5 @@ def test_a_program_of_a_stranger_is_refused_with_its_place(client: Client) -> No
                 client.configure(action, code=code)
             error: Any = e.value
             assert error.code() is grpc.StatusCode.INVALID_ARGUMENT
-            assert said in error.details() and "\n" not in error.details()
+            assert message in error.details() and "\n" not in error.details()
     client.configure("VERIFY")

@@ -123,7 +123,7 @@ def command(port: int, *lines: str) -> str:
 
 
 def test_the_commands_that_scripts_begin_with(port: int, tmp_path: Path) -> None:
-    said = command(
+    result = command(
         port,
         "table_add I.timed I.set 5 => 7",
         "table_set_timeout I.timed 0 4000",
@@ -137,8 +137,8 @@ def test_the_commands_that_scripts_begin_with(port: int, tmp_path: Path) -> None
         "set_crc32_parameters calc 0x1EDC6F41 0xffffffff 0xffffffff true true",
         "set_crc16_parameters calc_0 0x1021 0xffff 0x0 false false",
     )
-    assert said.count("INVALID_HANDLE") == 1 and "timeout is 4000ms" in said
-    assert "I.seen[3]= 0\nRuntimeCmd: 0\n" in said
+    assert result.count("INVALID_HANDLE") == 1 and "timeout is 4000ms" in result
+    assert "I.seen[3]= 0\nRuntimeCmd: 0\n" in result
     state = (tmp_path / "state").read_text().split()
     assert state[0] == "06062016_0" and "I.timed" in state
 
@@ -197,8 +197,8 @@ def test_a_reset_begins_anew_and_keeps_what_bmv2_keeps() -> None:
         after = c.receive("packet").payload
         assert after[-1] == 1 and after[9:13] == bytes.fromhex("e3069283")
         assert c.receive("digest").digest_id == digest.digest_id
-        said = command(p.thrift, "mirroring_get 5", "mc_dump", "mirroring_get 6")
-        assert "port=2" in said and "SESSION_NOT_FOUND" in said and "mgrp(" not in said
+        result = command(p.thrift, "mirroring_get 5", "mc_dump", "mirroring_get 6")
+        assert "port=2" in result and "SESSION_NOT_FOUND" in result and "mgrp(" not in result
 
 
 @pytest.mark.parametrize("line", ["reset_state", "table_clear I.acl"])
@@ -251,7 +251,7 @@ def test_learning_lists_of_thrift_are_the_digests_of_p4runtime() -> None:
 
 
 def test_a_prefix_is_dumped_as_it_was_written(port: int) -> None:
-    said = command(
+    result = command(
         port,
         "table_add I.prefixes I.set 0x0a010203/8 3 => 9",
         "table_dump I.prefixes",
@@ -259,7 +259,7 @@ def test_a_prefix_is_dumped_as_it_was_written(port: int) -> None:
         "table_add I.prefixes I.set 0x0a000000/8 3 => 9",
         "table_dump I.prefixes",
     )
-    assert "0a010203/8" in said and said.count("0a000000/8") == 1
+    assert "0a010203/8" in result and result.count("0a000000/8") == 1
 
 
 def test_a_change_of_a_multicast_group_that_is_refused_changes_nothing(port: int) -> None:
@@ -267,8 +267,8 @@ def test_a_change_of_a_multicast_group_that_is_refused_changes_nothing(port: int
     nodes = [f"mc_node_create {rid} {ports}" for rid in range(3)]
     made = ["mc_mgrp_create 9", *nodes, "mc_node_associate 9 0", "mc_node_associate 9 1"]
     before = command(port, *made, "mc_dump").rpartition("MC ENTRIES")[2]
-    said = command(port, "mc_node_associate 9 2", "mc_dump")
-    assert "Invalid" in said and said.rpartition("MC ENTRIES")[2] == before
+    result = command(port, "mc_node_associate 9 2", "mc_dump")
+    assert "Invalid" in result and result.rpartition("MC ENTRIES")[2] == before
     smaller = ("mc_node_update 0 1 2 3", "mc_node_update 1 4")
-    said = command(port, *smaller, "mc_node_associate 9 2", "mc_dump")
-    assert "Invalid" not in said
+    result = command(port, *smaller, "mc_node_associate 9 2", "mc_dump")
+    assert "Invalid" not in result

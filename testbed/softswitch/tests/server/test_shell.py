@@ -63,9 +63,8 @@ d.insert()
 out = p4runtime_pb2.StreamMessageRequest()  # sh.PacketOut is for programs with a CPU header
 out.packet.payload = bytes.fromhex(FRAME)
 sh.client.stream_out_q.put(out)
-for message in sh.DigestList().sniff(timeout=180):
-    print("digest", len(message.digest.data))
-    break
+digests = sh.DigestList().digest_list_queue  # sniff waits for its whole timeout
+print("digest", len(digests.get(timeout=180).digest.data))
 print("packets", len(sh.client.get_stream_packet("packet", timeout=180).packet.payload))
 for c in sh.DirectCounterEntry("CanaryIngress.fault.matched").read():
     print("counted", c.packet_count)

@@ -148,10 +148,10 @@ def operate(path: Path, rng: random.Random, from_epoch: int) -> Counter[str]:
     _, errors = run.process.communicate(timeout=PATIENCE_S)
     code = run.process.returncode
     assert code in (0, 2, -signal.SIGKILL), errors
-    said = [
+    remarks = [
         line for line in without_progress(errors) if not line.startswith("about ")
     ]  # the estimate
-    assert "Traceback" not in errors and len(said) <= 1, errors
+    assert "Traceback" not in errors and len(remarks) <= 1, errors
     if code == 2:  # it ended by itself, and tidied up by itself
         assert not with_token(run.token)
         if not kills:

@@ -64,9 +64,9 @@ def test_the_prompt(terminal: Terminal, tmp_path: Path) -> None:
         "frobnicate": "frobnicate: there is no such command",
         "h0_0_0": "Please enter a command",
     }
-    for line, said in wrong.items():
+    for line, message in wrong.items():
         answer = terminal.say(line)
-        assert said in answer, (line, answer)
+        assert message in answer, (line, answer)
         assert len(answer.splitlines()) <= 1, (line, answer)
         assert "Traceback" not in answer
 
