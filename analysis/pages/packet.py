@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from analysis.telemetry.minus_meters import MinusMeter
 from testbed.arrays import LongArray
 from testbed.fabric.packet_fabric import PacketFabric
+from testbed.measurements.canary.minus_meters import MinusMeter
 from testbed.record.flow_ids import FiveTuples, flow_ids
 from testbed.record.run import RunDirectory
 

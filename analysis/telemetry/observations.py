@@ -23,13 +23,6 @@ from typing import Any
 
 import numpy as np
 
-from analysis.telemetry.minus_meters import (
-    MeterDump,
-    MinusMeter,
-    Rules,
-    minus_meter,
-    segment_counts,
-)
 from analysis.telemetry.switched_off import SwitchedOff
 from analysis.telemetry.telemetry import (
     Connections,
@@ -45,6 +38,13 @@ from testbed.fabric.packet_fabric import PacketFabric
 from testbed.fabric.pair_sets import PairSets
 from testbed.fabric.pathbf import SegmentDecoder
 from testbed.fabric.paths import Paths, PathSets
+from testbed.measurements.canary.minus_meters import (
+    MeterDump,
+    MinusMeter,
+    Rules,
+    minus_meter,
+    segment_counts,
+)
 from testbed.record.measurements import TCP
 from testbed.record.run import Record
 from testbed.record.run_tables import registers

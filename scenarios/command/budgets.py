@@ -4,7 +4,7 @@
 Run it as ``python -m scenarios.command.budgets``. The contract is in
 `testbed.record.measurements`. The defaults of limits that a run may change are in
 `scenarios.experiment.settings`; the limits of the programs are in `testbed.dataplane` and
-`testbed.probes.without_packets`.
+`testbed.measurements.without_packets`.
 """
 
 from __future__ import annotations

@@ -17,9 +17,9 @@ from dataclasses import dataclass, field
 
 from testbed.control.epochs import EpochClock
 from testbed.control.forwarding import Uplinks
-from testbed.control.selection import FlowSelector
 from testbed.control.switch import SwitchControl
 from testbed.faults.events import REAL, Event
+from testbed.measurements.canary.selection import FlowSelector
 from testbed.network.network import Network, Switchable
 
 

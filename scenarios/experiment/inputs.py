@@ -11,7 +11,6 @@ import numpy.typing as npt
 from scenarios.experiment.fabrics import fabric_of
 from scenarios.experiment.settings import REAL_TIME, Backend, Injector, Settings
 from testbed.arrays import BoolArray, LongArray
-from testbed.control.selection import UNLIMITED, SelectionParameters, flows_that_fit
 from testbed.dataplane.adapted import IcmpLimit
 from testbed.fabric.clos import Fabric
 from testbed.fabric.monitors import monitor_switches
@@ -19,8 +18,9 @@ from testbed.fabric.packet_fabric import PacketFabric
 from testbed.fabric.segments import Segments
 from testbed.faults.events import Event, parse_events
 from testbed.faults.plan import FaultPlan, noise_rates
+from testbed.measurements.canary.selection import UNLIMITED, SelectionParameters, flows_that_fit
+from testbed.measurements.traces.path_discovery import host_rate_limit
 from testbed.network.virtual import LinkModel
-from testbed.probes.path_discovery import host_rate_limit
 from testbed.traffic.demand import Demand, locality_share
 from testbed.traffic.flows import Traffic
 

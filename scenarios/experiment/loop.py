@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from analysis.telemetry.minus_meters import MeterDump, Rules, minus_meter, segment_counts
 from scenarios.experiment.backends import open_backend
 from scenarios.experiment.inputs import Inputs
 from scenarios.experiment.observer import Observer
 from scenarios.experiment.recording import Epoch, History, Recorder, record
 from scenarios.experiment.setup import Emulation, set_up
-from testbed.control.epochs import clear_hashpipe, collect, set_parity
 from testbed.control.switch import batch
+from testbed.measurements.canary.meters import clear_hashpipe, collect, set_parity
+from testbed.measurements.canary.minus_meters import MeterDump, Rules, minus_meter, segment_counts
 from testbed.network.network import Network
 from testbed.network.schedules import FOREVER
 from testbed.network.virtual import LinkModel

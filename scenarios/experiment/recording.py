@@ -10,16 +10,16 @@ from typing import Any, Protocol, cast
 import numpy as np
 import numpy.typing as npt
 
-from analysis.telemetry.minus_meters import MinusMeter, Rules
 from scenarios.experiment.setup import Emulation
-from testbed.control.epochs import upload_bytes
 from testbed.dataplane import CAUSES
 from testbed.fabric.ecmp import Ecmp
 from testbed.fabric.pathbf import bloom_mask
 from testbed.fabric.paths import PathSets
+from testbed.measurements.canary.meters import upload_bytes
+from testbed.measurements.canary.minus_meters import MinusMeter, Rules
+from testbed.measurements.traces.path_discovery import assemble_paths, parse_time_exceeded
 from testbed.network.network import EmulatorDrops, OwnLosses, Statistics
 from testbed.network.virtual import DROP_CAUSES
-from testbed.probes.path_discovery import assemble_paths, parse_time_exceeded
 from testbed.record.documents import Conservation, Network
 from testbed.record.fabric_file import fabric_columns
 from testbed.record.run_tables import PLANS

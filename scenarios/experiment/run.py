@@ -38,7 +38,7 @@ from testbed.errors import UserError
 from testbed.fabric.names import command, some_of
 from testbed.fabric.packet_fabric import PacketFabric
 from testbed.faults.plan import FaultPlan, noise_range
-from testbed.probes.without_packets import write_run
+from testbed.measurements.without_packets import write_run
 from testbed.record.documents import Metered, Summary
 from testbed.record.files import free_buffers
 from testbed.record.run import RunDirectory, RunWriter, segment_columns

@@ -17,17 +17,18 @@ from scenarios.experiment.inputs import Epochs, Inputs
 from scenarios.experiment.settings import SettingsError
 from testbed.control.epochs import EpochClock
 from testbed.control.forwarding import Uplinks, install_forwarding
-from testbed.control.selection import FlowSelector
 from testbed.control.switch import SwitchControl, batch
 from testbed.fabric.packet_fabric import PacketFabric
 from testbed.fabric.pathbf import SegmentDecoder, bloom_mask, switch_ids
 from testbed.fabric.segments import Segments
 from testbed.faults.plan import FaultPlan
+from testbed.measurements.bounce.probes import ProbePlan, probe_plan
+from testbed.measurements.canary.selection import FlowSelector
+from testbed.measurements.matrix.probe_matrix import standard_matrix
+from testbed.measurements.matrix.probes import MatrixProbes, matrix_probes
+from testbed.measurements.traces.path_discovery import PathDiscovery
 from testbed.network.network import Network
 from testbed.network.sources import Source
-from testbed.probes.ip_in_ip_probes import MatrixProbes, ProbePlan, matrix_probes, probe_plan
-from testbed.probes.path_discovery import PathDiscovery
-from testbed.probes.probe_matrix import standard_matrix
 from testbed.traffic.flows import Traffic
 from testbed.traffic.packets import headers
 from testbed.traffic.transfers import Transfers, take_transfers

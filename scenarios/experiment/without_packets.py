@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Simulates a run without packets, as its settings say (`testbed.probes.without_packets`)."""
+"""Simulates a run without packets, as its settings say (`testbed.measurements.without_packets`)."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from collections.abc import Callable
 
 from scenarios.experiment.inputs import Layout, traces_of_host
 from scenarios.experiment.settings import Settings
-from testbed.control.selection import SelectionParameters
 from testbed.dataplane.adapted import IcmpLimit
 from testbed.faults.plan import FaultPlan, noise_rates
-from testbed.probes import without_packets
-from testbed.probes.without_packets import FlowInputs, FlowRun
+from testbed.measurements import without_packets
+from testbed.measurements.canary.selection import SelectionParameters
+from testbed.measurements.without_packets import FlowInputs, FlowRun
 from testbed.record.measurements import flow_records
 from testbed.traffic.demand import arrivals_without_packets
 

@@ -23,7 +23,6 @@ import numpy.typing as npt
 from analysis.evaluation.report import run_methods
 from analysis.methods.diagnosis import Diagnosis
 from analysis.methods.registry import METHODS, BuiltMethod, find_methods
-from analysis.telemetry.minus_meters import segment_counts
 from analysis.telemetry.observations import read_telemetry
 from analysis.telemetry.telemetry import MissingTelemetry
 from scenarios.experiment.backends import Backend
@@ -33,11 +32,12 @@ from scenarios.experiment.recording import Epoch, History
 from scenarios.experiment.run import run_config
 from scenarios.experiment.settings import Settings
 from scenarios.experiment.setup import set_up
-from testbed.control.epochs import collect, set_parity
 from testbed.control.switch import batch
 from testbed.fabric.segments import Segments
 from testbed.faults.injector import FaultInjector
 from testbed.faults.plan import Fault, FaultError, FaultPlan
+from testbed.measurements.canary.meters import collect, set_parity
+from testbed.measurements.canary.minus_meters import segment_counts
 from testbed.network.mininet import MininetNetwork
 from testbed.network.network import Network, NetworkError
 from testbed.network.schedules import listed

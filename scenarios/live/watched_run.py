@@ -20,7 +20,6 @@ from analysis.evaluation.columns import BENCHES
 from analysis.methods.diagnosis import UNSEEN, Diagnosis
 from analysis.methods.registry import build, make_method
 from analysis.pages.live_page import live_page
-from analysis.telemetry.minus_meters import segment_counts
 from analysis.telemetry.telemetry import SegmentCounts, Telemetry
 from scenarios.experiment.observer import Observer
 from scenarios.experiment.recording import Epoch
@@ -31,6 +30,7 @@ from scenarios.live.publisher import Counters, PagePublisher, Publisher
 from testbed.arrays import BoolArray
 from testbed.fabric.clos import Fabric
 from testbed.faults.plan import FaultPlan
+from testbed.measurements.canary.minus_meters import segment_counts
 from testbed.network.network import Network, NetworkError
 
 WATCHED_METHOD = "canary"

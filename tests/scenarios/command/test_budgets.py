@@ -20,9 +20,9 @@ from scenarios.experiment.without_packets import simulate
 from testbed.dataplane.adapted import IcmpLimit
 from testbed.fabric.fat_tree import FatTree
 from testbed.faults.specification import parse_faults
+from testbed.measurements.traces.path_discovery import parse_time_exceeded
+from testbed.measurements.without_packets import FlowRun
 from testbed.network.virtual import LinkModel
-from testbed.probes.path_discovery import parse_time_exceeded
-from testbed.probes.without_packets import FlowRun
 from testbed.record.run import RunDirectory, RunWriter
 from testbed.traffic.demand import make_traffic
 from tests.conftest import SMALL

@@ -24,8 +24,8 @@ from scenarios.experiment import setup
 from scenarios.experiment.request import load_scenario
 from scenarios.experiment.run import run_experiment
 from scenarios.experiment.settings import Settings, described
-from testbed.control.selection import FlowSelector
 from testbed.dataplane import BUCKETS, DSM, ROWS, USM
+from testbed.measurements.canary.selection import FlowSelector
 from testbed.record import documents
 from testbed.record.documents import Measured, Summary
 from testbed.record.measurements import BUDGETS, ENOUGH, FLOW_RECORDS, MEASUREMENTS, budget

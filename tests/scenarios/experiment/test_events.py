@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 
 from analysis.methods.mle.mle import CanaryMle
 from analysis.methods.registry import METHODS, find_methods
-from analysis.telemetry.minus_meters import segment_counts
 from analysis.telemetry.observations import read_minus_meters, read_telemetry
 from scenarios.experiment.backends import open_backend
 from scenarios.experiment.inputs import demand_of, inputs_of
@@ -28,6 +27,7 @@ from scenarios.experiment.settings import Settings
 from scenarios.experiment.setup import set_up
 from testbed.fabric.fat_tree import FatTree
 from testbed.faults.plan import FaultPlan
+from testbed.measurements.canary.minus_meters import segment_counts
 from testbed.network.virtual import LinkModel
 from testbed.record.run import RunDirectory
 from testbed.traffic.demand import make_traffic

@@ -15,8 +15,8 @@ from scenarios.experiment.request import load_scenario
 from scenarios.experiment.run import run_experiment
 from scenarios.experiment.settings import Settings, SettingsError, described, make_settings
 from testbed.fabric.fat_tree import FatTree
+from testbed.measurements.traces.path_discovery import host_rate_limit
 from testbed.network.virtual import LinkModel
-from testbed.probes.path_discovery import host_rate_limit
 from testbed.record.run import RunDirectory
 from testbed.traffic.demand import PACKETS_AN_EPOCH
 from testbed.traffic.generator import FAST_FLOWS, WIRE_BITS

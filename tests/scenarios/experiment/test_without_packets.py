@@ -21,7 +21,7 @@ from scenarios.many.calibrate import read_training
 from testbed.fabric.pair_sets import PairSets
 from testbed.faults.plan import FaultError
 from testbed.faults.specification import parse_faults
-from testbed.probes.without_packets import FlowRun
+from testbed.measurements.without_packets import FlowRun
 from testbed.record.manifest import seal
 from testbed.record.run import RunDirectory, RunError
 from testbed.traffic.generator import TrafficError

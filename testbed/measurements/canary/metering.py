@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Canary's meters and selection of flows in a run without packets, segment by segment.
 
-The controller of `testbed.control.selection` without switches. On each segment flows arrive by a
-Poisson process and send at their rates. While a segment had fewer than ``alpha`` packets or
-``beta`` flows in the epoch before (at first none), up to ``delta`` of the flows of which more than
-``eta`` packets arrive at its downstream switch in an epoch are selected; what they send from then
-on is counted until they end. So a segment that lets nothing through selects no flow and stays
-unobserved, as in the packet networks.
+The controller of `testbed.measurements.canary.selection` without switches. On each segment flows
+arrive by a Poisson process and send at their rates. While a segment had fewer than ``alpha``
+packets or ``beta`` flows in the epoch before (at first none), up to ``delta`` of the flows of which
+more than ``eta`` packets arrive at its downstream switch in an epoch are selected; what they send
+from then on is counted until they end. So a segment that lets nothing through selects no flow and
+stays unobserved, as in the packet networks.
 
 What it leaves out: a flow over two segments is drawn for each by itself; losses before a segment
 do not thin its flows; HashPipe misses no flow; the tables have room for every rule, and the
@@ -25,11 +25,11 @@ import numpy as np
 import numpy.typing as npt
 
 from testbed.arrays import BoolArray, FloatArray
-from testbed.control.epochs import upload_bytes
-from testbed.control.selection import SelectionParameters
 from testbed.dataplane import BUCKETS, ROWS
 from testbed.fabric.segments import Segments
 from testbed.kernels import Kernels
+from testbed.measurements.canary.meters import upload_bytes
+from testbed.measurements.canary.selection import SelectionParameters
 from testbed.traffic.generator import PAYLOAD, FlowProcess
 
 _KERNELS = Kernels.beside(__file__)

@@ -6,13 +6,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from testbed.control.selection import SelectionParameters
 from testbed.fabric.ecmp import Ecmp
 from testbed.fabric.fat_tree import FatTree
 from testbed.fabric.segments import segment_share
+from testbed.measurements.canary.metering import Metered, meter, meter_upload
+from testbed.measurements.canary.selection import SelectionParameters
 from testbed.record.run import RunDirectory
 from testbed.traffic.generator import FlowProcess, flow_process
-from testbed.traffic.metering import Metered, meter, meter_upload
 from tests.conftest import SMALL
 
 K4 = FatTree(4)

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from analysis.telemetry.minus_meters import MeterDump, Rules, minus_meter, segment_counts
 from testbed.fabric.fat_tree import FatTree
+from testbed.measurements.canary.minus_meters import MeterDump, Rules, minus_meter, segment_counts
 from testbed.record.run_tables import DSM, USM
 
 WIDTH, DEPTH = 16, 3

@@ -10,9 +10,9 @@ from testbed.dataplane.adapted import COMPILED, IcmpLimit
 from testbed.fabric.clos import Fabric, leaf_spine
 from testbed.fabric.ecmp import Ecmp
 from testbed.fabric.fat_tree import FatTree
+from testbed.measurements.traces.flow_traces import trace
+from testbed.measurements.traces.path_discovery import host_rate_limit
 from testbed.network.flow import send
-from testbed.probes.flow_traces import trace
-from testbed.probes.path_discovery import host_rate_limit
 
 EPOCH_S = 0.5
 LASTING_S, UNTIL_S = 0.5, 6.0

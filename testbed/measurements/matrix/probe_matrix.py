@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """deTector's probe matrix: few paths that cover every link and tell failures apart (section 4).
 
-A candidate is a path between two ToRs (`testbed.probes.candidates`). `probe_matrix` selects
-candidates greedily (PMC, algorithm 1) until each undirected link is on ``alpha`` of them and no two
-sets of up to ``beta`` failed links would lose the same probes. Its three speed-ups (section 4.3)
-change the time only:
+A candidate is a path between two ToRs (`testbed.measurements.matrix.candidates`). `probe_matrix`
+selects candidates greedily (PMC, algorithm 1) until each undirected link is on ``alpha`` of them
+and no two sets of up to ``beta`` failed links would lose the same probes. Its three speed-ups
+(section 4.3) change the time only:
 
 * decomposition: paths that share no link, not even through others, are planned apart;
 * lazy update: a path's score never falls, so it is computed again only when it may be the lowest;
@@ -29,9 +29,9 @@ from scipy.sparse.csgraph import connected_components
 from testbed.arrays import IntArray, LongArray
 from testbed.fabric.clos import Fabric
 from testbed.fabric.paths import Paths
-from testbed.probes.candidates import MeetingClimbs
-from testbed.probes.greedy_selection import Choice, select
-from testbed.probes.identifiability import PlanError, combinations, identifies
+from testbed.measurements.matrix.candidates import MeetingClimbs
+from testbed.measurements.matrix.greedy_selection import Choice, select
+from testbed.measurements.matrix.identifiability import PlanError, combinations, identifies
 
 MAX_BETA = 3
 _MAX_COMBINATIONS = 100_000_000  # of links that fail together, 16 bytes each

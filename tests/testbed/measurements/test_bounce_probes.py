@@ -5,8 +5,8 @@ from scapy.layers.inet import IP, UDP
 from scapy.layers.l2 import Ether
 
 from testbed.fabric.fat_tree import FatTree
+from testbed.measurements.bounce.probes import probe_plan
 from testbed.network.schedules import listed
-from testbed.probes.ip_in_ip_probes import probe_plan
 
 K4 = FatTree(4)
 

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """007's path discovery without packets: which connections are traced, and how far the traces get.
 
-It does what `testbed.probes.path_discovery` does with packets: a host traces its connections that
-lost packets, C_t a second, one after another, and a switch answers T_max a second. A trace has a
-packet for each hop. The packet and its answer, which returns the same way, are lost with the loss
-rates of the links.
+It does what `testbed.measurements.traces.path_discovery` does with packets: a host traces its
+connections that lost packets, C_t a second, one after another, and a switch answers T_max a second.
+A trace has a packet for each hop. The packet and its answer, which returns the same way, are lost
+with the loss rates of the links.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from testbed.arrays import FloatArray, IntArray, product
 from testbed.dataplane.adapted import IcmpLimit
 from testbed.fabric.ecmp import Ecmp
 from testbed.fabric.paths import Paths
-from testbed.probes.path_discovery import max_hops
+from testbed.measurements.traces.path_discovery import max_hops
 from testbed.traffic.generator import serialise
 
 

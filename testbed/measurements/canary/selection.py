@@ -19,11 +19,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from testbed.control.epochs import Exchanged
 from testbed.control.switch import SwitchControl, batch, for_each
 from testbed.dataplane import BUCKETS, DSM, FLOW_ID, HEAVY_HITTER, ROWS, USM
 from testbed.fabric.pathbf import SegmentDecoder
 from testbed.fabric.segments import Segments
+from testbed.measurements.canary.meters import Exchanged
 
 FlowKey = int  # the 104-bit flow ID
 

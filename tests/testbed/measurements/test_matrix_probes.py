@@ -10,11 +10,11 @@ from testbed.control.forwarding import install_forwarding
 from testbed.dataplane import PROGRAM, VERDICT
 from testbed.fabric.fat_tree import FatTree
 from testbed.fabric.topologies import make_packet_fabric
+from testbed.measurements.matrix.probe_matrix import probe_matrix, standard_matrix
+from testbed.measurements.matrix.probes import PAIRS, MatrixProbes, matrix_probes
 from testbed.network.schedules import listed
 from testbed.network.sources import Source
 from testbed.network.virtual import VirtualNetwork
-from testbed.probes.ip_in_ip_probes import PAIRS, MatrixProbes, matrix_probes
-from testbed.probes.probe_matrix import probe_matrix, standard_matrix
 
 K4 = FatTree(4)
 MATRIX = standard_matrix(K4)

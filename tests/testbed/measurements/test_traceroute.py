@@ -11,7 +11,7 @@ from scapy.packet import Raw
 from testbed.fabric.fat_tree import FatTree
 from testbed.fabric.packet_fabric import PacketFabric
 from testbed.fabric.topologies import make_packet_fabric
-from testbed.probes.path_discovery import (
+from testbed.measurements.traces.path_discovery import (
     assemble_paths,
     host_rate_limit,
     parse_time_exceeded,

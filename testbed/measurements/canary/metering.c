@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The selection of flows on every segment, epoch by epoch, for `testbed.traffic.metering`. */
+/* The selection of flows on every segment, epoch by epoch, for `testbed.measurements.canary.metering`. */
 
 /* What flows a segment has: its arrivals an epoch, those under way at first, and flows to draw from
  * (rows of packets and packets an epoch), of which no other is ever selected. */

@@ -9,16 +9,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from testbed.control.epochs import Exchanged
-from testbed.control.selection import (
+from testbed.dataplane import BUCKETS, DSM, HEAVY_HITTER, ROWS, USM
+from testbed.fabric.fat_tree import FatTree
+from testbed.fabric.pathbf import SegmentDecoder, switch_ids
+from testbed.measurements.canary.meters import Exchanged
+from testbed.measurements.canary.selection import (
     UNLIMITED,
     FlowSelector,
     SelectionParameters,
     flows_that_fit,
 )
-from testbed.dataplane import BUCKETS, DSM, HEAVY_HITTER, ROWS, USM
-from testbed.fabric.fat_tree import FatTree
-from testbed.fabric.pathbf import SegmentDecoder, switch_ids
 
 LATENCY = 5_000_000
 

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Pairs of climbs that make a probe's path (`testbed.probes.candidates`), and which connections
- * hosts may trace (`testbed.probes.flow_traces`). */
+/* Pairs of climbs that make a probe's path. */
 
 /* `MeetingClimbs` in Python: climbs ptr[s] to ptr[s + 1] end at switch s. */
 typedef struct {

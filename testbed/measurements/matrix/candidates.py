@@ -16,9 +16,9 @@ from testbed.arrays import BoolArray, IntArray, LongArray
 from testbed.fabric.clos import Fabric
 from testbed.fabric.paths import Paths
 from testbed.kernels import Kernels
-from testbed.probes.identifiability import PlanError
+from testbed.measurements.matrix.identifiability import PlanError
 
-_KERNELS = Kernels.beside(__file__, "probes.c")
+_KERNELS = Kernels.beside(__file__)
 
 _MAX_PAIRS = 3_000_000_000  # of climbs to look at: a fat-tree with K=64 has 2.1 thousand million
 

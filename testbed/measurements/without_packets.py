@@ -18,23 +18,23 @@ import numpy as np
 import numpy.typing as npt
 
 from testbed.arrays import BoolArray, FloatArray, LongArray
-from testbed.control.epochs import Exchanged
-from testbed.control.selection import SelectionParameters
 from testbed.dataplane.adapted import IcmpLimit
 from testbed.fabric.clos import Fabric
 from testbed.fabric.ecmp import Ecmp
 from testbed.fabric.paths import Paths, PathSets
 from testbed.fabric.segments import Segments, segment_share, segments
 from testbed.faults.plan import FaultPlan
+from testbed.measurements.canary.metering import Metered, meter, meter_upload
+from testbed.measurements.canary.meters import Exchanged
+from testbed.measurements.canary.selection import SelectionParameters
+from testbed.measurements.matrix.probe_matrix import standard_matrix
+from testbed.measurements.traces.flow_traces import Traces, trace
 from testbed.network.flow import Carried, FlowRecords, Observation, link_loss, send
-from testbed.probes.flow_traces import Traces, trace
-from testbed.probes.probe_matrix import standard_matrix
 from testbed.record.documents import Network
 from testbed.record.fabric_file import fabric_columns
 from testbed.record.run import RunWriter, segment_columns
 from testbed.record.run_tables import PLANS
 from testbed.traffic.generator import PAYLOAD, FlowProcess
-from testbed.traffic.metering import Metered, meter, meter_upload
 
 
 @dataclass(frozen=True)
