@@ -23,8 +23,8 @@ from analysis.methods.registry import BuiltMethod
 from analysis.telemetry.telemetry import Telemetry
 from testbed.fabric.clos import Fabric
 from testbed.fabric.names import plain, some_of
+from testbed.measurements.measurement import ENOUGH
 from testbed.record.documents import Measured
-from testbed.record.measurements import ENOUGH, Measurement
 
 _FIGURES = (
     "precision",
@@ -90,7 +90,7 @@ def figures(
     telemetry: Telemetry,
     truth: np.ndarray,
     lost: np.ndarray | None = None,
-    use: Mapping[Measurement, Measured] | None = None,
+    use: Mapping[str, Measured] | None = None,
     unmet: Sequence[int] | np.ndarray = (),
     world: World | None = None,
 ) -> dict[str, Any]:
@@ -177,7 +177,7 @@ def _fed(
     entry: dict[str, Any],
     method: Localizer,
     telemetry: Telemetry,
-    use: Mapping[Measurement, Measured],
+    use: Mapping[str, Measured],
 ) -> list[str]:
     """Add to ``entry`` what a method got of what it asked for; return a list with a sentence if it
     is starved, otherwise an empty list."""

@@ -21,7 +21,7 @@ from analysis.telemetry.identifiability import Identifiability, Observations
 from analysis.telemetry.telemetry import Connections, Telemetry
 from testbed.arrays import FloatArray, IntArray
 from testbed.fabric.clos import Fabric
-from testbed.record.measurements import MEASUREMENTS, Measurement
+from testbed.measurements.registry import MEASUREMENTS
 
 Part = Literal["segments", "probes", "detector", "connections"]
 
@@ -154,9 +154,8 @@ class Method(ABC):
         sent = sent[sent > 0]
         return self.domain.outside(world, float(np.median(sent)) if len(sent) else None)
 
-    def measurements(self, telemetry: Telemetry) -> Sequence[Measurement]:
-        """Return the names of the measurements that the method reads, of
-        `testbed.record.measurements`."""
+    def measurements(self, telemetry: Telemetry) -> Sequence[str]:
+        """Return the names of the parts of a telemetry that the method reads."""
         return (self.reads,)
 
     def diagnosis(

@@ -45,7 +45,7 @@ from testbed.measurements.canary.minus_meters import (
     minus_meter,
     segment_counts,
 )
-from testbed.record.measurements import TCP
+from testbed.measurements.traces.measurement import TCP
 from testbed.record.run import Record
 from testbed.record.run_tables import registers
 

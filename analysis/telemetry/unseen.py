@@ -15,12 +15,12 @@ from analysis.telemetry.telemetry import Telemetry
 from testbed.arrays import BoolArray
 from testbed.fabric.clos import Fabric
 from testbed.fabric.names import some_of
-from testbed.record.measurements import UNSEEN, Measurement
+from testbed.measurements.registry import UNSEEN
 
 GIVEN = "given"
 """What `Telemetry.monitors` says of telemetry from files."""
 
-ROWS: Mapping[Measurement, str] = {
+ROWS: Mapping[str, str] = {
     "segments": "segment (or counter)",
     "probes": "active",
     "detector": "active",
@@ -31,7 +31,7 @@ ROWS: Mapping[Measurement, str] = {
 """The kinds of rows that make up each measurement in a file."""
 
 
-def why_unseen(tells: Identifiability, telemetry: Telemetry, reads: Sequence[Measurement]) -> str:
+def why_unseen(tells: Identifiability, telemetry: Telemetry, reads: Sequence[str]) -> str:
     """Return a sentence that says which links the measurements read did not observe, for which
     cause, and what would observe them; empty if all were observed."""
     fabric = telemetry.topology
@@ -55,7 +55,7 @@ def why_unseen(tells: Identifiability, telemetry: Telemetry, reads: Sequence[Mea
     )
 
 
-def _with_off(missing: BoolArray, telemetry: Telemetry, reads: Sequence[Measurement]) -> str:
+def _with_off(missing: BoolArray, telemetry: Telemetry, reads: Sequence[str]) -> str:
     """Return a sentence on links that were switched off, and on those that nothing observed for
     another reason."""
     assert telemetry.off is not None
@@ -70,7 +70,7 @@ def _with_off(missing: BoolArray, telemetry: Telemetry, reads: Sequence[Measurem
     return said
 
 
-def _of_rows(telemetry: Telemetry, reads: Sequence[Measurement], whole: bool) -> str:
+def _of_rows(telemetry: Telemetry, reads: Sequence[str], whole: bool) -> str:
     """Return what would observe links in telemetry from files: rows, or packets in them."""
     causes: list[str] = []
     for kind in dict.fromkeys(ROWS[name] for name in reads):
@@ -88,7 +88,7 @@ def _of_rows(telemetry: Telemetry, reads: Sequence[Measurement], whole: bool) ->
     return "; ".join(causes)
 
 
-def _of_run(telemetry: Telemetry, reads: Sequence[Measurement]) -> str:
+def _of_run(telemetry: Telemetry, reads: Sequence[str]) -> str:
     """Return what happened in a run, or the settings that would observe more."""
     causes: list[str] = []
     for name in reads:

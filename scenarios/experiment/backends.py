@@ -100,7 +100,7 @@ def open_backend(inputs: Inputs, links: LinkModel, logs: Path) -> Iterator[Backe
     """
     entries = needed_entries(inputs.fabric, inputs.segments)
     with tempfile.TemporaryDirectory() as folder:
-        program = adapted_program(Path(folder), inputs.icmp, entries, inputs.real_time)
+        program = adapted_program(Path(folder), inputs.limits.icmp, entries, inputs.real_time)
         yield from _open(inputs, links, program, logs)
 
 

@@ -34,7 +34,7 @@ from analysis.methods.flock.search import MANY_PAIRS, MANY_TRIED
 from scenarios.experiment.settings import REAL_TIME, Backend, SettingsError
 from testbed.arrays import BoolArray
 from testbed.fabric.clos import Fabric
-from testbed.record.measurements import flow_records
+from testbed.measurements.flows.measurement import flow_records
 from testbed.traffic.demand import Demand, arrivals
 from testbed.traffic.generator import PAYLOAD, FlowProcess
 

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,6 +20,8 @@ from testbed.fabric.segments import Segments
 from testbed.faults.events import Event, parse_events
 from testbed.faults.plan import FaultPlan, noise_rates
 from testbed.measurements.canary.selection import UNLIMITED, SelectionParameters, flows_that_fit
+from testbed.measurements.measurement import Limits, Measurement
+from testbed.measurements.registry import STANDARD
 from testbed.measurements.traces.path_discovery import host_rate_limit
 from testbed.network.virtual import LinkModel
 from testbed.traffic.demand import Demand, locality_share
@@ -46,16 +49,14 @@ class Inputs:
         fabric, segments: The fabric, and its path segments between switches with meters.
         monitors: The setting that places these meters.
         epochs: The epochs.
-        selection: Parameters of Canary's selection of flows.
+        measurements: What is measured, in the order of the record.
+        limits: What measurements may do.
         plan, injector, noise: The faults, the setting that chooses their injector, and the loss
             rate of each healthy directed link, float64[n_links].
         events: Drained links and restarting switches, in order of time.
         traffic: The hosts' packets.
         tcp, line_rate_bps: Share of the larger TCP flows that real TCP carries, and the rate of the
             hosts' links in bits per second.
-        probes: Probes of each host over each path of NetBouncer's plan.
-        icmp: Limit on a switch's answers to traceroutes.
-        traces_per_s: Traceroutes per second that each host may send.
     """
 
     backend: Backend
@@ -65,7 +66,8 @@ class Inputs:
     segments: Segments
     monitors: str
     epochs: Epochs
-    selection: SelectionParameters
+    measurements: Sequence[Measurement]
+    limits: Limits
     plan: FaultPlan
     injector: Injector
     noise: npt.NDArray[np.float64]
@@ -73,9 +75,6 @@ class Inputs:
     traffic: Traffic
     tcp: float
     line_rate_bps: float
-    probes: int
-    icmp: IcmpLimit
-    traces_per_s: float
 
     @property
     def real_time(self) -> bool:
@@ -160,7 +159,11 @@ def _crossing(fabric: PacketFabric, traffic: Traffic) -> LongArray:
 
 
 def inputs_of(
-    settings: Settings, fabric: PacketFabric, plan: FaultPlan, traffic: Traffic
+    settings: Settings,
+    fabric: PacketFabric,
+    plan: FaultPlan,
+    traffic: Traffic,
+    measurements: Sequence[Measurement] = STANDARD,
 ) -> Inputs:
     """Return the inputs of a run with packets.
 
@@ -169,6 +172,7 @@ def inputs_of(
         fabric: The fabric of these settings.
         plan: The faults.
         traffic: The hosts' packets.
+        measurements: What is measured, in the order of the record.
     """
     segments = fabric.segments(settings.monitors, settings.seed)
     most = flows_that_fit(segments, _crossing(fabric, traffic))
@@ -181,12 +185,18 @@ def inputs_of(
         segments=segments,
         monitors=settings.monitors,
         epochs=Epochs(settings.epochs, settings.epoch_ns, settings.skew),
-        selection=SelectionParameters(
-            settings.alpha,
-            min(settings.beta, fit),
-            min(settings.delta, fit),
-            settings.eta,
-            most=most,
+        measurements=measurements,
+        limits=Limits(
+            SelectionParameters(
+                settings.alpha,
+                min(settings.beta, fit),
+                min(settings.delta, fit),
+                settings.eta,
+                most=most,
+            ),
+            settings.probes,
+            IcmpLimit.of(settings.answers_per_s(fabric)),
+            traces_of_host(settings, fabric),
         ),
         plan=plan,
         injector=settings.injector,
@@ -195,7 +205,4 @@ def inputs_of(
         traffic=traffic,
         tcp=settings.tcp,
         line_rate_bps=settings.line_rate_bps,
-        probes=settings.probes,
-        icmp=IcmpLimit.of(settings.answers_per_s(fabric)),
-        traces_per_s=traces_of_host(settings, fabric),
     )

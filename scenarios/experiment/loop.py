@@ -1,19 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The epoch loop: traffic flows, the meters are read, and the controller selects more flows.
+"""The epoch loop: traffic flows, and what each epoch measured is read.
 
 The agenda of a run says what is due at which time. The network runs until the next entry is due: a
-switch changes its epoch, a fault begins or ends, the controller and 007's agents do their periodic
-work, or an epoch has drained and its meters are read.
+switch changes its epoch, a fault begins or ends, the controller and the measurements do their
+periodic work, or an epoch has drained and what it measured is read.
 """
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
-
-import numpy as np
 
 from scenarios.experiment.backends import open_backend
 from scenarios.experiment.inputs import Inputs
@@ -21,12 +18,9 @@ from scenarios.experiment.observer import Observer
 from scenarios.experiment.recording import Epoch, History, Recorder, record
 from scenarios.experiment.setup import Emulation, set_up
 from testbed.control.switch import batch
-from testbed.measurements.canary.meters import clear_hashpipe, collect, set_parity
-from testbed.measurements.canary.minus_meters import MeterDump, Rules, minus_meter, segment_counts
 from testbed.network.network import Network
 from testbed.network.schedules import FOREVER
 from testbed.network.virtual import LinkModel
-from testbed.record.run_tables import registers
 
 if TYPE_CHECKING:
     from scenarios.experiment.clock import RunClock
@@ -48,7 +42,8 @@ def run(
     history, tcp = History(), emulation.tcp
     with batch(emulation.backend.controls):
         emulation.injector.start()
-    emulation.selector.plan(*(np.zeros(len(emulation.segments), np.int64) for _ in range(2)))
+    for each in emulation.measured.values():
+        each.begin()
 
     clock: RunClock | None = None
 
@@ -95,45 +90,26 @@ def _clock(emulation: Emulation) -> RunClock | None:
 
 
 def end_epoch(number: int, emulation: Emulation, history: History, writer: Recorder) -> Epoch:
-    """Read the meters of an epoch whose packets have drained, and plan the next ones.
+    """Read what an epoch measured, whose packets have drained, and return it.
 
-    The order is part of the protocol (Canary, sections III-D and III-E). The packets that were sent
-    are noted first: those sent later must not count as lost, as real hosts continue to send while
-    the meters are read. The DSM rule of a retired flow stays until the meters that it fed are read.
-    The plan for the next epochs needs the minus meter of this one.
-
-    Returns:
-        The epoch with its minus meter: the packets that each flow lost on its segment.
+    The packets that were sent are noted first: those sent later must not count as lost, as real
+    hosts continue to send while switches are read.
     """
-    selector, n, real_time = emulation.selector, len(emulation.segments), emulation.inputs.real_time
     history.note_sent(emulation)
-    begin = time.perf_counter()
-    dump = MeterDump(**collect(emulation.controls, number % 2))
-    if real_time:
-        history.collection_s.append(round(time.perf_counter() - begin, 3))
-        gone = [switch for switch, control in emulation.controls.items() if control.lost]
-        history.unread += [(number, switch) for switch in gone]
-    emulation.events.epoch_read(number)
-    rules = Rules(*selector.in_force())
-    history.rules.append((number, rules))
-    writer.table(registers(number), vars(dump))  # from which the epoch can be diagnosed again
-    selector.finish_retiring()  # the last packets of these flows have left the network
     rerouted = [s for e, s in emulation.events.rerouted(number + 1) if e == number]
-    meter = minus_meter(dump, emulation.decoder.decode, emulation.segments, rules, rerouted)
-    packets, _ = segment_counts(meter, n)
-    quiet = selector.retire_quiet()
-    in_force, removed = (np.bincount(each, minlength=n) for each in (rules.segment, quiet))
-    flows = in_force - removed  # those that are monitored, also where meters lost their counts
-    selector.plan(packets, flows)
-    history.note_selection(packets, flows, in_force, removed)
-    clear_hashpipe(emulation.controls)
-    if real_time:  # a run may be interrupted
+    found = {
+        name: each.end_epoch(number, rerouted, writer.table)
+        for name, each in emulation.measured.items()
+    }
+    emulation.events.epoch_read(number)
+    history.epochs = number + 1
+    if emulation.inputs.real_time:  # a run may be interrupted
         record(emulation, history, writer)
-    return Epoch(number, emulation, meter)
+    return Epoch(number, emulation, found)
 
 
 TICKS = 50
-"""Number of times in an epoch that the controller and 007's agents do their periodic work."""
+"""Number of times in an epoch that the controller and the measurements do their periodic work."""
 
 Agenda = list[tuple[int, int, Callable[[], None]]]
 """In ascending order of time: a time in ns, by how many ns the action that is due then may be late
@@ -160,9 +136,8 @@ def make_agenda(emulation: Emulation, drained: Callable[[int], None]) -> Agenda:
     for at in ticks:
         agenda.append((at, usual, lambda at=at: _tick(emulation, at, at == ticks[-1])))
     for epoch in range(inputs.epochs.number):
-        for at, switch in emulation.clock.flips(epoch, emulation.monitors):
-            control, parity = emulation.controls[switch], (epoch + 1) % 2
-            agenda.append((at, of_flip, lambda c=control, p=parity: set_parity(c, p)))
+        for each in emulation.measured.values():
+            agenda += [(at, of_flip, action) for at, action in each.changes(epoch)]
         at = (epoch + 1) * period + emulation.backend.drain_ns
         agenda.append((at, usual, lambda e=epoch: drained(e)))
     agenda.sort(key=lambda item: item[0])
@@ -170,15 +145,15 @@ def make_agenda(emulation: Emulation, drained: Callable[[int], None]) -> Agenda:
 
 
 def _tick(emulation: Emulation, now_ns: int, last: bool) -> None:
-    """Do the periodic work: the controller restores switches that restarted and installs and
-    removes rules, and 007's agents trace connections that lost packets."""
+    """Do the periodic work: the controller restores switches that restarted, and each measurement
+    does its own, such as installing rules or tracing connections."""
     tick_ns = emulation.inputs.epochs.length_ns // TICKS
     if emulation.network.now_ns >= now_ns + tick_ns and not last:
         return  # late in real time: the next tick is due too, and does the same work
     emulation.events.reconcile()
-    emulation.selector.poll(now_ns)
-    tcp = emulation.tcp
-    emulation.agents.poll(now_ns, None if tcp is None else tcp.retransmitted())
+    retransmitted = None if emulation.tcp is None else emulation.tcp.retransmitted()
+    for each in emulation.measured.values():
+        each.poll(now_ns, retransmitted)
 
 
 def gates(agenda: Agenda) -> list[int]:

@@ -36,6 +36,7 @@ from testbed.control.switch import batch
 from testbed.fabric.segments import Segments
 from testbed.faults.injector import FaultInjector
 from testbed.faults.plan import Fault, FaultError, FaultPlan
+from testbed.measurements.canary.measurement import MeteredRun
 from testbed.measurements.canary.meters import collect, set_parity
 from testbed.measurements.canary.minus_meters import segment_counts
 from testbed.network.mininet import MininetNetwork
@@ -79,14 +80,14 @@ class Live:
         self._emulation = set_up(inputs, backend, idle=True)
         self._faults: dict[int, tuple[Fault, FaultInjector]] = {}
         self._taken: set[int] = set()
-        none = np.zeros(len(self._emulation.segments), np.int64)
-        self._emulation.selector.plan(none, none)
+        for each in self._emulation.measured.values():
+            each.begin()
         backend.network.start()
 
     @property
     def monitor(self) -> npt.NDArray[np.bool_]:
         """Return which switches of the network host meters, bool[n_switches]."""
-        return np.isin(np.arange(self.topology.n_switches), self._emulation.monitors)
+        return np.isin(np.arange(self.topology.n_switches), self._emulation.run.monitors)
 
     @property
     def faults(self) -> list[Fault]:
@@ -133,7 +134,7 @@ class Live:
             raise FaultError(f"{name} is stopped already: switch {name} start")
         with self.using:
             network.stop_switch(switch)
-            self._emulation.selector.restarted(switch)
+            self._emulation.events.restarted(switch)
 
     def start_switch(self, switch: int) -> int:
         """Start a switch that was stopped, wait until it is up, restore its entries, and return how
@@ -155,7 +156,7 @@ class Live:
                     raise NetworkError(f"{name} does not come up: see its log")
                 time.sleep(0.02)
             restored = self._controls[switch].restore()
-            self._emulation.selector.restarted(switch)
+            self._emulation.events.restarted(switch)
         return restored
 
     @property
@@ -186,7 +187,7 @@ class Live:
         """Send an epoch's traffic, and return the counts of Canary's meters."""
         with self.using, _scratch() as writer:
             epoch = self._measure(writer)
-        counts = segment_counts(epoch.meter, len(self._emulation.segments))
+        counts = segment_counts(epoch.found["canary"], len(self._emulation.segments))
         return Measured(self._emulation.segments, *counts)
 
     def diagnose(self, methods: Sequence[BuiltMethod] = ()) -> dict[str, Diagnosis]:
@@ -215,22 +216,25 @@ class Live:
         """Send an epoch's traffic and probes, run the steps at its end, and return the epoch."""
         network = self._emulation.network
         plan = FaultPlan(tuple(self.faults))
-        emulation = replace(self._emulation, plan=plan, network=_Since(network))
+        since = replace(self._emulation.run, network=_Since(network))
+        emulation = replace(self._emulation, plan=plan, run=since)
         emulation.events.forget_switched_off()
-        collect(emulation.controls, 1)  # discard packets that came after the last epoch
-        with batch(emulation.controls.values()):
-            for control in emulation.controls.values():
+        metered = emulation.measured["canary"]
+        assert isinstance(metered, MeteredRun)
+        collect(metered.controls, 1)  # discard packets that came after the last epoch
+        with batch(metered.controls.values()):
+            for control in metered.controls.values():
                 set_parity(control, 0)
         start = network.now_ns + _SOON_NS
-        for number, frames in zip(emulation.sources.numbers, emulation.sources.frames, strict=True):
-            network.feed(number, _later(frames, start))
+        for each in emulation.sending:
+            network.feed(each.number, _later(each.frames, start))
         for tick in range(1, TICKS + 3):
             network.run_until(start + tick * self._settings.epoch_ns // TICKS)
-            emulation.selector.poll(network.now_ns)
-            emulation.agents.poll(network.now_ns)
+            for each in emulation.measured.values():
+                each.poll(network.now_ns, None)
         network.drain()
-        with batch(emulation.controls.values()):
-            for control in emulation.controls.values():
+        with batch(metered.controls.values()):
+            for control in metered.controls.values():
                 set_parity(control, 1)
         writer.config(run_config("live", self._settings))
         return end_epoch(0, emulation, History(), writer)

@@ -106,7 +106,9 @@ class WatchedRun(Observer):
         """Show the packets sent and lost in the epoch and, in real time, a verdict on all epochs so
         far."""
         segments = epoch.emulation.segments
-        sent, lost = segment_counts(epoch.meter, len(segments))
+        if "canary" not in epoch.found:
+            return
+        sent, lost = segment_counts(epoch.found["canary"], len(segments))
         for number, switch in epoch.emulation.events.void(epoch.number + 1):
             if number == epoch.number:
                 sent[segments.through(switch)] = lost[segments.through(switch)] = 0

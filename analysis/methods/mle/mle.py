@@ -48,7 +48,7 @@ from analysis.telemetry.telemetry import Telemetry
 from testbed.arrays import BoolArray
 from testbed.fabric.clos import Fabric
 from testbed.fabric.paths import PathSets
-from testbed.record.measurements import UNSEEN, Measurement
+from testbed.measurements.registry import UNSEEN
 
 SOME_LIVE = 2.0
 """A link that loses whole flows at a rate below this clearly lets other flows pass."""
@@ -222,7 +222,7 @@ class Mle(Method):
         each = [RECORD_BYTES[name] * part.records for name, part in data.parts.items()]
         return sum(each) + ("segments" in data.used) * telemetry.canary_bytes
 
-    def measurements(self, telemetry: Telemetry) -> Sequence[Measurement]:
+    def measurements(self, telemetry: Telemetry) -> Sequence[str]:
         """Return the names of the measurements of the kinds that are read."""
         data = self.data(telemetry)
         read = {"segments"} & data.used | set(data.parts)

@@ -152,7 +152,7 @@ def test_no_restart_invents_a_loss(
     lost: list[np.ndarray] = []
 
     def ended(epoch: Epoch) -> None:
-        lost.append(segment_counts(epoch.meter, len(epoch.emulation.segments))[1])
+        lost.append(segment_counts(epoch.found["canary"], len(epoch.emulation.segments))[1])
 
     traffic, _ = make_traffic(demand_of(chosen), FatTree(4))
     folder = tmp_path_factory.mktemp("restart")
