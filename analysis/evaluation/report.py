@@ -14,6 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from analysis.evaluation.budgets import fed, measured_lines, missed_lines, starving
+from analysis.evaluation.by_epoch import by_epoch_line
 from analysis.evaluation.columns import BENCHES, Cell, cells, columns
 from analysis.evaluation.metrics import score
 from analysis.methods.base import Localizer, Method, diagnose
@@ -379,6 +380,8 @@ def _details(summary: Mapping[str, Any]) -> RenderableType:
             parts.append(f"cannot tell apart {some_of([' or '.join(each) for each in ties])}")
         if parts:
             lines.append(Text(plain(f"{name}: " + "; ".join(parts))))
+        if (online := entry.get("by_epoch")) is not None:
+            lines.append(Text(plain(f"{name}: {by_epoch_line(online)}")))
         lines += [Text(plain(f"{name}: {remark}"), "yellow") for remark in entry.get("remarks", ())]
     lines += [Text(plain(why), style="dim") for why in summary.get("missing", ())]
     return Group(*lines)

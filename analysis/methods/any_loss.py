@@ -78,6 +78,11 @@ class AnyLoss(Method):
         """Return ``data``, all of which the method reads."""
         return data
 
+    @property
+    def views(self) -> Sequence[str]:
+        """Return the names of segments and probes."""
+        return ("segments", *_PROBES)
+
     def measurements(self, telemetry: Telemetry) -> Sequence[str]:
         """Return the names of the parts that were measured, of segments and probes."""
         every: tuple[str, ...] = ("segments", *_PROBES)

@@ -80,6 +80,11 @@ class Sherlock(Method):
         """Return the bytes of all records that Flock's model reads."""
         return self.flock.telemetry_bytes(telemetry)
 
+    @property
+    def views(self) -> Sequence[str]:
+        """Return the names of the parts that Flock's model may read."""
+        return self.flock.views
+
     def measurements(self, telemetry: Telemetry) -> Sequence[str]:
         """Return the names of the measurements that Flock's model reads."""
         return self.flock.measurements(telemetry)

@@ -35,10 +35,11 @@ def example_flows(
         ``links`` of its path; ``drops``, the packets that it really lost on each link; ``path_bf``,
         the pathBF after each switch in hexadecimal; and ``meters``, for each segment the positions
         of its ends on the path and what Canary's meters counted there in all epochs. The list is
-        empty if no meter or no lost packet is recorded.
+        empty if no meter, no lost packet or no trace is recorded.
     """
     fabric = run.fabric
-    if not meters or not len(drops) or not isinstance(fabric, PacketFabric):
+    known = len(meters) and len(drops) and run.has("connections")
+    if not known or not isinstance(fabric, PacketFabric):
         return []
     flows, traces = run.table("flows"), run.table("connections")
     traced = np.unique(traces["flow"][traces["complete"]])

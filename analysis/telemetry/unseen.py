@@ -11,14 +11,11 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from analysis.telemetry.identifiability import Identifiability
-from analysis.telemetry.telemetry import Telemetry
+from analysis.telemetry.telemetry import GIVEN, Telemetry
 from testbed.arrays import BoolArray
 from testbed.fabric.clos import Fabric
 from testbed.fabric.names import some_of
-from testbed.measurements.registry import UNSEEN
-
-GIVEN = "given"
-"""What `Telemetry.monitors` says of telemetry from files."""
+from testbed.measurements.registry import unseen_of
 
 ROWS: Mapping[str, str] = {
     "segments": "segment (or counter)",
@@ -73,8 +70,8 @@ def _with_off(missing: BoolArray, telemetry: Telemetry, reads: Sequence[str]) ->
 def _of_rows(telemetry: Telemetry, reads: Sequence[str], whole: bool) -> str:
     """Return what would observe links in telemetry from files: rows, or packets in them."""
     causes: list[str] = []
-    for kind in dict.fromkeys(ROWS[name] for name in reads):
-        parts = [getattr(telemetry, name) for name in reads if ROWS[name] == kind]
+    for kind in dict.fromkeys(ROWS.get(name, name) for name in reads):
+        parts = [telemetry.part(name) for name in reads if ROWS.get(name, name) == kind]
         there = [part for part in parts if part is not None]
         counts = [part.lost if not hasattr(part, "sent") else part.sent for part in there]
         if there and not sum(each.size for each in counts):
@@ -92,7 +89,7 @@ def _of_run(telemetry: Telemetry, reads: Sequence[str]) -> str:
     """Return what happened in a run, or the settings that would observe more."""
     causes: list[str] = []
     for name in reads:
-        part, why = getattr(telemetry, name), UNSEEN[name]
+        part, why = telemetry.part(name), unseen_of(name)
         if name == "segments" and part is not None and not part.sent.any():
             why = (
                 "no meter counted a flow, because none had more than ETA packets at a switch "
@@ -100,13 +97,13 @@ def _of_run(telemetry: Telemetry, reads: Sequence[str]) -> str:
                 "whose packets come all at once: :fit)"
             )
         elif name in ("probes", "detector") and part is not None and not part.sent.any():
-            why = f"no probe was sent: {UNSEEN[name]}"
+            why = f"no probe was sent: {why}"
         elif name == "connections" and part is not None and not len(part):
             why = "no connection lost a packet and was traced"
             if part.watched is not None and not len(part.watched):
                 why = "no host had a connection: traffic of TCP is needed"
         elif name == "flows" and part is not None and not part.sent.any():
-            why = f"no flow was reported: {UNSEEN[name]}"
+            why = f"no flow was reported: {why}"
         causes.append(why)
     return "; ".join(dict.fromkeys(causes))
 

@@ -10,14 +10,14 @@ import numpy as np
 import numpy.typing as npt
 
 from scenarios.experiment.fabrics import fabric_of
-from scenarios.experiment.settings import REAL_TIME, Backend, Injector, Settings
+from scenarios.experiment.settings import REAL_TIME, Backend, Injector, Settings, SettingsError
 from testbed.arrays import BoolArray, LongArray
 from testbed.dataplane.adapted import IcmpLimit
 from testbed.fabric.clos import Fabric
 from testbed.fabric.monitors import monitor_switches
 from testbed.fabric.packet_fabric import PacketFabric
 from testbed.fabric.segments import Segments
-from testbed.faults.events import Event, parse_events
+from testbed.faults.events import REAL, Event, parse_events
 from testbed.faults.plan import FaultPlan, noise_rates
 from testbed.measurements.canary.selection import UNLIMITED, SelectionParameters, flows_that_fit
 from testbed.measurements.measurement import Limits, Measurement
@@ -89,23 +89,49 @@ class Inputs:
 
 @dataclass(frozen=True)
 class Layout:
-    """The fabric of a run, which of its switches host meters, bool[n_switches], and the traffic
-    that its hosts send."""
+    """What the settings of a run lay out.
+
+    Attributes:
+        fabric: The fabric.
+        monitor: Which of its switches host meters, bool[n_switches].
+        demand: The traffic that its hosts send.
+        events: Drained links and restarting switches, in order of time; none without packets.
+    """
 
     fabric: Fabric
     monitor: BoolArray
     demand: Demand
+    events: tuple[Event, ...]
 
 
-def layout_of(settings: Settings) -> Layout:
-    """Return the fabric of these settings, the switches with meters and the hosts' traffic.
+def layout_of(settings: Settings, fabric: Fabric | None = None) -> Layout:
+    """Return what these settings lay out, which checks that they fit the fabric.
+
+    Args:
+        settings: The settings of a run.
+        fabric: Their fabric, if it was made before.
 
     Raises:
-        ValueError: The fabric cannot be made, or has no such switches (one line).
+        ValueError: The fabric cannot be made, or has no such switches or links (one line).
     """
-    fabric = fabric_of(settings)
+    fabric = fabric_of(settings) if fabric is None else fabric
     monitor = monitor_switches(fabric, settings.monitors, settings.seed)
-    return Layout(fabric, monitor, demand_of(settings))
+    events = events_of(settings, fabric) if isinstance(fabric, PacketFabric) else ()
+    return Layout(fabric, monitor, demand_of(settings), events)
+
+
+def events_of(settings: Settings, fabric: PacketFabric) -> tuple[Event, ...]:
+    """Return the events of these settings on their fabric, in order of time.
+
+    Raises:
+        ValueError: There is no such link or switch, or an event needs real packets (one line).
+    """
+    events = parse_events(settings.events, fabric, settings.duration_s)
+    if not settings.real_time and (real := [each.kind for each in events if each.kind in REAL]):
+        raise SettingsError(
+            f"EVENTS with {real[0]} needs real packets: use BACKEND=softswitch or bmv2"
+        )
+    return events
 
 
 def demand_of(settings: Settings) -> Demand:
@@ -201,7 +227,7 @@ def inputs_of(
         plan=plan,
         injector=settings.injector,
         noise=noise_rates(settings.noise, fabric.n_links, settings.seed),
-        events=parse_events(settings.events, fabric, settings.duration_s),
+        events=events_of(settings, fabric),
         traffic=traffic,
         tcp=settings.tcp,
         line_rate_bps=settings.line_rate_bps,

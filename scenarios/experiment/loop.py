@@ -8,19 +8,21 @@ periodic work, or an epoch has drained and what it measured is read.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from scenarios.experiment.backends import open_backend
+from scenarios.experiment.in_memory import Memory
 from scenarios.experiment.inputs import Inputs
 from scenarios.experiment.observer import Observer
-from scenarios.experiment.recording import Epoch, History, Recorder, record
+from scenarios.experiment.recording import Before, Epoch, History, Recorder, record
 from scenarios.experiment.setup import Emulation, set_up
 from testbed.control.switch import batch
 from testbed.network.network import Network
 from testbed.network.schedules import FOREVER
 from testbed.network.virtual import LinkModel
+from testbed.record.tables import Columns
 
 if TYPE_CHECKING:
     from scenarios.experiment.clock import RunClock
@@ -30,52 +32,95 @@ def run(
     emulation: Emulation,
     writer: Recorder,
     observer: Observer,
+    by_epoch: bool = False,
 ) -> None:
     """Run all epochs and write their record.
 
     Args:
-        writer: Receives the registers after every epoch, and all other tables at the end. In real
-            time it receives all tables after every epoch, so that an interruption loses only later
-            epochs.
+        writer: Receives the tables of every epoch, and all other tables at the end. In real time it
+            receives all tables after every epoch, so that an interruption loses only later epochs.
         observer: Receives the progress, and each epoch when its steps have run.
+        by_epoch: Whether each epoch has a record of its own, `Epoch.record`.
     """
-    history, tcp = History(), emulation.tcp
-    with batch(emulation.backend.controls):
-        emulation.injector.start()
-    for each in emulation.measured.values():
-        each.begin()
+    session = Session(emulation, writer, observer, by_epoch)
+    session.start()
+    while (epoch := session.epoch()) is not None:
+        observer.epoch_ended(epoch)
+    session.end()
 
-    clock: RunClock | None = None
 
-    def drained(number: int) -> None:
-        """End an epoch, by its number from 0, once its packets have left the network, and report
-        it."""
-        if clock is not None:
-            clock.settle()
-        observer.epoch_ended(end_epoch(number, emulation, history, writer))
+class Session:
+    """A run with packets that goes on epoch by epoch; see `run` for the arguments."""
 
-    agenda = make_agenda(emulation, drained)
-    if tcp is not None:
-        tcp.prepare()
-    emulation.network.start()
-    if tcp is not None:
-        tcp.start()
-    clock = _clock(emulation)
-    follow(
-        emulation.network,
-        agenda,
-        history.reached,
-        lambda share: observer.progressed("emulation", share),
-        (lambda gate_ns: None) if clock is None else clock.allow,
-    )
-    if clock is not None:
-        history.slowdown = round(clock.release(), 3)
-    if tcp is not None:
-        tcp.stop()
-        tcp.silence()
-    emulation.network.drain()
-    history.note_sent(emulation)
-    record(emulation, history, writer, drained=True)
+    def __init__(
+        self, emulation: Emulation, writer: Recorder, observer: Observer, by_epoch: bool = False
+    ) -> None:
+        self._emulation, self._writer, self._observer = emulation, writer, observer
+        # In real time a run may be interrupted.
+        self._history = History(every_epoch=emulation.inputs.real_time)
+        self._by_epoch = by_epoch
+        self._before: Before | None = None
+        self._clock: RunClock | None = None
+        self._ended: Epoch | None = None
+        self._steps: Iterator[None] = iter(())
+
+    def start(self) -> None:
+        """Let packets flow."""
+        emulation, tcp = self._emulation, self._emulation.tcp
+        with batch(emulation.backend.controls):
+            emulation.injector.start()
+        for each in emulation.measured.values():
+            each.begin()
+        agenda = make_agenda(emulation, self._drained)
+        if tcp is not None:
+            tcp.prepare()
+        emulation.network.start()
+        if tcp is not None:
+            tcp.start()
+        if self._by_epoch:
+            self._before = Before.now(emulation)
+        self._clock = clock = _clock(emulation)
+        self._steps = steps(
+            emulation.network,
+            agenda,
+            self._history.reached,
+            lambda share: self._observer.progressed("emulation", share),
+            (lambda gate_ns: None) if clock is None else clock.allow,
+        )
+
+    def epoch(self) -> Epoch | None:
+        """Run until the packets of the next epoch have drained and its steps have run; return it,
+        or None after the last."""
+        self._ended = None
+        for _ in self._steps:
+            if self._ended is not None:
+                break
+        return self._ended
+
+    def _drained(self, number: int) -> None:
+        """End an epoch, by its number from 0, once its packets have left the network."""
+        if self._clock is not None:
+            self._clock.settle()
+        emulation, history = self._emulation, self._history
+        memory = Memory() if self._by_epoch else None
+        epoch = end_epoch(number, emulation, history, self._writer, memory)
+        if memory is not None:
+            own = History(first=number, before=self._before, epochs=number + 1, sent=history.sent)
+            record(emulation, own, memory)
+            self._before = Before.now(emulation)
+        self._ended = epoch
+
+    def end(self) -> None:
+        """Wait until no packet is in the network, and write the record."""
+        emulation, history, tcp = self._emulation, self._history, self._emulation.tcp
+        if self._clock is not None:
+            history.slowdown = round(self._clock.release(), 3)
+        if tcp is not None:
+            tcp.stop()
+            tcp.silence()
+        emulation.network.drain()
+        history.note_sent(emulation)
+        record(emulation, history, self._writer, drained=True)
 
 
 def _clock(emulation: Emulation) -> RunClock | None:
@@ -89,7 +134,13 @@ def _clock(emulation: Emulation) -> RunClock | None:
     return RunClock(emulation.network)
 
 
-def end_epoch(number: int, emulation: Emulation, history: History, writer: Recorder) -> Epoch:
+def end_epoch(
+    number: int,
+    emulation: Emulation,
+    history: History,
+    writer: Recorder,
+    memory: Memory | None = None,
+) -> Epoch:
     """Read what an epoch measured, whose packets have drained, and return it.
 
     The packets that were sent are noted first: those sent later must not count as lost, as real
@@ -97,15 +148,21 @@ def end_epoch(number: int, emulation: Emulation, history: History, writer: Recor
     """
     history.note_sent(emulation)
     rerouted = [s for e, s in emulation.events.rerouted(number + 1) if e == number]
+
+    def write(name: str, columns: Columns) -> None:
+        """Write a table of the epoch."""
+        writer.table(f"{name}/epoch-{number - history.first:03d}", columns)
+        if memory is not None:  # a record of this epoch alone
+            memory.table(f"{name}/epoch-000", columns)
+
     found = {
-        name: each.end_epoch(number, rerouted, writer.table)
-        for name, each in emulation.measured.items()
+        name: each.end_epoch(number, rerouted, write) for name, each in emulation.measured.items()
     }
     emulation.events.epoch_read(number)
     history.epochs = number + 1
-    if emulation.inputs.real_time:  # a run may be interrupted
+    if history.every_epoch:
         record(emulation, history, writer)
-    return Epoch(number, emulation, found)
+    return Epoch(number, emulation, found, memory)
 
 
 TICKS = 50
@@ -166,14 +223,14 @@ def gates(agenda: Agenda) -> list[int]:
     return found[::-1]
 
 
-def follow(
+def steps(
     network: Network,
     agenda: Agenda,
     reached: Callable[[int], None],
     progress: Callable[[float], None],
     allow: Callable[[int], None] = lambda gate_ns: None,
-) -> None:
-    """Run the network, and carry out the agenda's actions when they are due.
+) -> Iterator[None]:
+    """Run the network, and carry out the agenda's actions when they are due; yield after each.
 
     Args:
         reached: Called before each action with its delay in ns.
@@ -188,6 +245,7 @@ def follow(
         reached(network.now_ns - at)
         action()
         progress(at / end)
+        yield
 
 
 def emulate(
@@ -196,6 +254,7 @@ def emulate(
     recorder: Recorder,
     logs: Path,
     observer: Observer,
+    by_epoch: bool = False,
 ) -> None:
     """Bring a network up, run all epochs on it, record them, and take it down.
 
@@ -204,6 +263,7 @@ def emulate(
         links: Delay, rate and queues of the links of a network in virtual time.
         logs: The folder for the output of a real network's processes.
         observer: Receives the progress, and the events of the network.
+        by_epoch: Whether each epoch has a record of its own, `Epoch.record`.
 
     Raises:
         testbed.network.network.NetworkError: A real network cannot be brought up (one line).
@@ -214,5 +274,5 @@ def emulate(
     with open_backend(inputs, links, logs) as backend:
         emulation = set_up(inputs, backend, progress=observer.progressed)
         observer.network_up(emulation)
-        run(emulation, recorder, observer)
+        run(emulation, recorder, observer, by_epoch)
         observer.network_ended()

@@ -10,6 +10,7 @@ from typing import Any, Protocol, cast
 import numpy as np
 import numpy.typing as npt
 
+from scenarios.experiment.in_memory import Memory, MemoryRecord
 from scenarios.experiment.setup import Emulation
 from testbed.dataplane import CAUSES
 from testbed.fabric.pathbf import bloom_mask
@@ -39,21 +40,54 @@ class Recorder(Protocol):
         """Write a JSON file of the record; ``name`` has its suffix."""
 
 
+@dataclass(frozen=True)
+class Before:
+    """The packets that each flow of each source had sent and lost, int64[F] each by the number of
+    the source."""
+
+    sent: Mapping[int, LongArray]
+    lost: Mapping[int, LongArray]
+
+    @classmethod
+    def now(cls, emulation: Emulation) -> Before:
+        """Return the counts of this moment."""
+        numbers = [each.number for each in emulation.sending]
+        sent = {each: emulation.network.sent(each).astype(np.int64) for each in numbers}
+        drops = emulation.network.drops()
+        lost = {each: _lost_by_now(emulation, each, sent[each], drops) for each in numbers}
+        return cls(sent, lost)
+
+
 @dataclass
 class History:
     """The record of a run so far that the network itself does not keep.
 
     Attributes:
-        epochs: The number of epochs that have ended.
+        every_epoch: Whether the record is written after every epoch.
+        first: The first epoch of the record, from 0.
+        before: What hosts had counted when it began.
+        epochs: The number of epochs that have ended, with those before the first.
         late_ns: The largest delay of the controller, in ns.
         slowdown: How many times slower than real time the run's clock was, from 1.
         sent: For each source, the packets that each flow had sent when last noted, int64[n_flows].
     """
 
+    every_epoch: bool = False
+    first: int = 0
+    before: Before | None = None
     epochs: int = 0
     late_ns: int = 0
     slowdown: float = 1.0
     sent: dict[int, LongArray] = field(default_factory=dict)
+
+    @classmethod
+    def of_epoch(cls, number: int, emulation: Emulation) -> History:
+        """Return the history of a record of one epoch, which begins now."""
+        return cls(True, number, Before.now(emulation))
+
+    def cells(self, cells: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+        """Return pairs (epoch, switch) of this record, with its first epoch as 0."""
+        return [(epoch - self.first, each) for epoch, each in cells if epoch >= self.first]
 
     def reached(self, late_ns: int) -> None:
         """Note that an action was carried out ``late_ns`` (ns) after it was due."""
@@ -90,11 +124,15 @@ def record(emulation: Emulation, history: History, writer: Recorder, drained: bo
 
 def _counts(emulation: Emulation, history: History, drops: npt.NDArray[Any]) -> Counts:
     """Return what hosts counted and received; of real TCP, what their kernels report."""
-    network, lost = emulation.network, {}
-    for number, sent in history.sent.items():
-        lost[number] = sent - np.minimum(network.delivered(number), sent)
+    network, sent = emulation.network, dict(history.sent)
+    lost = {number: _lost(emulation, number, each) for number, each in sent.items()}
+    if (before := history.before) is not None:
+        lost = {n: _lost_by_now(emulation, n, each, drops) for n, each in sent.items()}
+        sent = {number: each - before.sent[number] for number, each in sent.items()}
+        lost = {number: each - before.lost[number] for number, each in lost.items()}
     counts = Counts(
-        sent=dict(history.sent),
+        first=history.first,
+        sent=sent,
         lost=lost,
         replies=network.replies(),
         statistics=network.statistics,
@@ -104,6 +142,22 @@ def _counts(emulation: Emulation, history: History, drops: npt.NDArray[Any]) -> 
         carried, data = emulation.transfers.flow, emulation.data.number
         counts.sent[data][carried], counts.lost[data][carried] = emulation.tcp.counts()
     return counts
+
+
+def _lost(emulation: Emulation, number: int, sent: LongArray) -> LongArray:
+    """Return the packets that each flow of a source has lost of those that it has ``sent``."""
+    return sent - np.minimum(emulation.network.delivered(number), sent)
+
+
+def _lost_by_now(
+    emulation: Emulation, number: int, sent: LongArray, drops: npt.NDArray[Any]
+) -> LongArray:
+    """Return the same while packets are under way. In virtual time the drops tell them from those
+    that are lost; a real network stands still, and none is under way."""
+    if emulation.inputs.real_time:
+        return _lost(emulation, number, sent)
+    own = drops["tag"][drops["source"] == number].astype(np.int64)
+    return np.minimum(np.bincount(own, minlength=len(sent)), sent)
 
 
 def _switches(emulation: Emulation) -> Mapping[str, Any]:
@@ -213,7 +267,7 @@ def _network(
     network: Network = {
         "fabric": emulation.topology.title,
         "hosts_per_tor": emulation.topology.hosts_per_tor,
-        "epochs": history.epochs,
+        "epochs": history.epochs - history.first,
         "packet_hops": statistics.packet_hops,
         "conservation": conservation,
         "other_drops": statistics.other_drops,
@@ -223,8 +277,8 @@ def _network(
         "controller_late_ms": history.late_ns // 1_000_000,
         "collection_seconds": [],
         "events": [*emulation.events.in_words(), *_dropped_in_restarts(by_emulator)],
-        "restarted": emulation.events.void(history.epochs),
-        "rerouted": emulation.events.rerouted(history.epochs),
+        "restarted": history.cells(emulation.events.void(history.epochs)),
+        "rerouted": history.cells(emulation.events.rerouted(history.epochs)),
         "canary_bytes": 0,
         "traceroute_packets": 0,
         "tcp": None if emulation.tcp is None else emulation.tcp.report(),
@@ -350,3 +404,10 @@ class Epoch:
     number: int
     emulation: Emulation
     found: Mapping[str, Any]
+    memory: Memory | None = None
+
+    def record(self, config: Mapping[str, Any]) -> MemoryRecord:
+        """Return the record of this epoch alone, if the run keeps one; ``config`` is the content of
+        its ``config.json``."""
+        assert self.memory is not None
+        return MemoryRecord(config, self.memory, self.emulation)

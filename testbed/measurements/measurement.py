@@ -140,9 +140,10 @@ class Sending:
 
 @dataclass(frozen=True)
 class Counts:
-    """What hosts counted and received in a run up to now.
+    """What hosts counted and received in a run up to now, or since an epoch began.
 
     Attributes:
+        first: The first epoch of the record, from 0; tables number its epochs from 0.
         sent, lost: The packets of each flow of each source, by the network's number of the source,
             int64[F] each. Of real TCP these are the transmissions and retransmissions.
         replies: The ICMP messages that hosts received, with the dtype `testbed.network.network`
@@ -152,6 +153,7 @@ class Counts:
             report them.
     """
 
+    first: int
     sent: Mapping[int, LongArray]
     lost: Mapping[int, LongArray]
     replies: npt.NDArray[Any]
@@ -160,7 +162,7 @@ class Counts:
 
 
 Write = Callable[[str, Columns], None]
-"""Writes a table of the record by its name."""
+"""Writes a table of an epoch by its name; its file is ``NAME/epoch-NNN``."""
 
 
 class Running:
@@ -208,8 +210,8 @@ class Running:
         del number, rerouted, write
 
     def tables(self, counts: Counts) -> Mapping[str, Columns]:
-        """Return the tables of the run up to now, by name. Tables that several measurements write
-        are joined (`testbed.measurements.tables`)."""
+        """Return the tables of the run from the epoch ``counts.first`` up to now, by name. Tables
+        that several measurements write are joined (`testbed.measurements.tables`)."""
         del counts
         return {}
 
@@ -299,6 +301,7 @@ class Measurement:
         budgets: Its limits.
         tables: The tables that it writes.
         on_monitors: Whether it needs the meters of monitor switches.
+        probes: Whether it sends PROBES probes for each host and path of NetBouncer's plan.
         always: Whether every run makes it, as it takes no packet, rule or time of a switch.
     """
 
@@ -309,6 +312,7 @@ class Measurement:
     budgets: ClassVar[Sequence[Budget]] = ()
     tables: ClassVar[Sequence[Schema]] = ()
     on_monitors: ClassVar[bool] = False
+    probes: ClassVar[bool] = False
     always: ClassVar[bool] = False
 
     def start(self, run: PacketRun) -> Running:

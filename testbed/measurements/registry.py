@@ -16,6 +16,7 @@ from testbed.errors import UserError
 from testbed.fabric.names import nearest
 from testbed.measurements.bounce.measurement import Bounce
 from testbed.measurements.canary.measurement import Canary
+from testbed.measurements.counters.measurement import Counters
 from testbed.measurements.flows.measurement import Flows
 from testbed.measurements.matrix.measurement import Matrix
 from testbed.measurements.measurement import Budget, Measurement
@@ -26,6 +27,11 @@ GROUP = "canary.measurements"
 
 STANDARD: tuple[Measurement, ...] = (Canary(), Bounce(), Matrix(), Traces(), Flows())
 """The measurements that the methods of the testbed read, in the order of the record."""
+
+ON_REQUEST: tuple[Measurement, ...] = (Counters(),)
+"""The measurements that a run makes only where a method or the setting MEASURE names them."""
+
+_OWN = STANDARD + ON_REQUEST
 
 MEASUREMENTS: Mapping[str, str] = {each.view: each.help for each in STANDARD}
 """A description of each standard measurement, by the name that methods use."""
@@ -52,9 +58,9 @@ def view_of(name: str) -> str:
 
 
 def measurement_names() -> list[str]:
-    """Return the names of all measurements: the standard ones, then the registered ones in
+    """Return the names of all measurements: this project's, then the registered ones in
     alphabetical order, without importing these."""
-    return [*(each.name for each in STANDARD), *sorted(_registered())]
+    return [*(each.name for each in _OWN), *sorted(_registered())]
 
 
 def find_measurement(name: str) -> Measurement:
@@ -63,7 +69,7 @@ def find_measurement(name: str) -> Measurement:
     Raises:
         UserError: There is none, or a registered one cannot be loaded (one line).
     """
-    for each in STANDARD:
+    for each in _OWN:
         if each.name == name:
             return each
     if name in _registered():
@@ -77,30 +83,37 @@ def chosen(views: Iterable[str] | None, more: str = "none") -> tuple[Measurement
 
     Args:
         views: The names of what its methods read; None for all standard measurements.
-        more: The setting MEASURE: names of other measurements, joined by ``+``; ``all`` or
-            ``none``.
+        more: The setting MEASURE: names of other measurements, joined by ``+``; ``all`` for the
+            standard ones, or ``none``.
 
     Raises:
         UserError: There is no such measurement or view (one line).
     """
     named = _named(more)
-    wanted = None if views is None or more == "all" else set(views)
+    wanted = set(views or ())
+    whole = views is None or more == "all"
     found = [
         each
-        for each in STANDARD
-        if wanted is None or each.always or each.view in wanted or each in named
+        for each in _OWN
+        if (whole and each in STANDARD) or each.always or each.view in wanted or each in named
     ]
-    others = {each.name: each for each in named if each not in STANDARD}
-    missing = (wanted or set()) - {each.view for each in STANDARD}
+    others = {each.name: each for each in named if each not in _OWN}
+    missing = wanted - {each.view for each in _OWN}
     for name in sorted(_registered()) if missing else ():
         if (each := _load(name)).view in missing:
             others[name] = each
     return (*found, *(others[name] for name in sorted(others)))
 
 
+def unseen_of(view: str) -> str:
+    """Return what would measure the links that a measurement has not observed, by its view."""
+    return UNSEEN.get(view) or find_measurement(measurement_of(view)).unseen
+
+
 def measurement_of(view: str) -> str:
-    """Return the name of the measurement with this view; "" if no standard one has it."""
-    return next((each.name for each in STANDARD if each.view == view), "")
+    """Return the name of the measurement that methods read as ``view``; "" if there is none."""
+    found = next((each.name for each in _OWN if each.view == view), "")
+    return found or next((name for name in _registered() if _load(name).view == view), "")
 
 
 def check_names(more: str) -> None:
@@ -140,7 +153,7 @@ def _registered() -> dict[str, EntryPoint]:
 def _registered_on(path: tuple[str, ...]) -> dict[str, EntryPoint]:
     del path
     found = {point.name: point for point in entry_points(group=GROUP)}
-    for each in STANDARD:
+    for each in _OWN:
         if each.name in found:
             raise UserError(
                 f"the entry point {found[each.name].value} has the name of {each.name}: rename it"

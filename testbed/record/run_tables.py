@@ -270,6 +270,19 @@ DROPS = Schema(
     required=False,
 )
 
+COUNTERS = Schema(
+    "counters",
+    "what the interfaces of switches counted, a row for each epoch and link",
+    (
+        Column("epoch", "int32", "measurement epoch", numbers="epochs"),
+        Column("link", "int32", "the directed link, whose begin is the interface", numbers="links"),
+        _packets("packets", "packets sent; packets that a silent fault dropped are not among them"),
+        _packets("queue_drops", "packets that its full queue dropped"),
+    ),
+    required=False,
+    key=("epoch", "link"),
+)
+
 # ---- what methods say ------------------------------------------------------------------------
 
 DIAGNOSIS = Schema(
@@ -310,6 +323,17 @@ DIAGNOSIS = Schema(
     row_of="links",
 )
 
+VERDICTS = Schema(
+    "verdicts",
+    "with `DIAGNOSE=epoch`: the links that a method blamed after an epoch, from what it measured",
+    (
+        Column("epoch", "int32", "measurement epoch", numbers="epochs"),
+        Column("method", "text", "the method"),
+        Column("link", "int32", "the blamed directed link", numbers="links"),
+    ),
+    required=False,
+)
+
 CAUSES = Schema(
     "causes",
     "a method's verdict on each traced connection",
@@ -336,8 +360,10 @@ TABLES = (
     SELECTION,
     SWITCHES,
     DROPS,
+    COUNTERS,
     DIAGNOSIS,
     CAUSES,
+    VERDICTS,
 )
 
 

@@ -267,6 +267,12 @@ class Flock(Method):
             (0 if flows is None else flows.records) + (0 if probes is None else probes.records)
         )
 
+    @property
+    def views(self) -> Sequence[str]:
+        """Return the names of the parts that ``inputs`` names; traces tell the paths of flows."""
+        probes = ("probes",) if "probes" in self.inputs else ()
+        return (*probes, *(("connections", "flows") if "flows" in self.inputs else ()))
+
     def measurements(self, telemetry: Telemetry) -> Sequence[str]:
         """Return the names of the parts that are read; traced flows need the connections, too."""
         flows, probes = self._parts(telemetry)

@@ -34,7 +34,14 @@ from analysis.methods.diagnosis import Diagnosis
 from analysis.methods.mle.black_holes import correlated, weigh_until_settled
 from analysis.methods.mle.devices import Failed, failed_devices
 from analysis.methods.mle.hidden import HiddenFlows, explain_loss_free
-from analysis.methods.mle.inputs import FlowParts, Parts, chosen_kinds, chosen_parts, hidden_flows
+from analysis.methods.mle.inputs import (
+    VIEWS,
+    FlowParts,
+    Parts,
+    chosen_kinds,
+    chosen_parts,
+    hidden_flows,
+)
 from analysis.methods.mle.likelihood import Problem
 from analysis.methods.mle.mixture import start_from
 from analysis.methods.mle.mixture_search import Found, explain_hidden
@@ -221,6 +228,13 @@ class Mle(Method):
         data = self.data(telemetry)
         each = [RECORD_BYTES[name] * part.records for name, part in data.parts.items()]
         return sum(each) + ("segments" in data.used) * telemetry.canary_bytes
+
+    @property
+    def views(self) -> Sequence[str]:
+        """Return the names of the parts of the kinds; by default those that may have known
+        paths."""
+        kinds = chosen_kinds(self.kinds) or {"segments", "A1", "detector", "INT"}
+        return sorted({view for kind in kinds for view in VIEWS[kind]})
 
     def measurements(self, telemetry: Telemetry) -> Sequence[str]:
         """Return the names of the measurements of the kinds that are read."""

@@ -21,7 +21,7 @@ from testbed.measurements.measurement import (
     Simulated,
     Write,
 )
-from testbed.record.run_tables import REGISTERS, RULES, SEGMENTS, SELECTION, registers
+from testbed.record.run_tables import REGISTERS, RULES, SEGMENTS, SELECTION
 from testbed.record.tables import Columns
 
 if TYPE_CHECKING:
@@ -161,8 +161,8 @@ class MeteredRun(Running):
         self.selector = FlowSelector(
             run.segments, self._decoder, self.controls, run.limits.selection
         )
-        self._rules: list[tuple[int, Rules]] = []
-        self._selected: list[Selected] = []
+        self._rules: dict[int, Rules] = {}
+        self._selected: dict[int, Selected] = {}
         self._collection_s: list[float] = []
         self._unread: list[tuple[int, int]] = []
 
@@ -211,8 +211,8 @@ class MeteredRun(Running):
             gone = [switch for switch, control in self.controls.items() if control.lost]
             self._unread += [(number, switch) for switch in gone]
         rules = Rules(*selector.in_force())
-        self._rules.append((number, rules))
-        write(registers(number), vars(dump))  # from which the epoch can be diagnosed again
+        self._rules[number] = rules
+        write(REGISTERS.name, vars(dump))  # from which the epoch can be diagnosed again
         selector.finish_retiring()  # the last packets of these flows have left the network
         meter = minus_meter(dump, self._decoder.decode, segments, rules, rerouted)
         packets, _ = segment_counts(meter, len(segments))
@@ -222,54 +222,32 @@ class MeteredRun(Running):
         )
         flows = in_force - removed  # those that are monitored, also where meters lost their counts
         selector.plan(packets, flows)
-        self._note(packets, flows, in_force, removed)
+        before = self._selected.get(number - 1)
+        left = 0 if before is None else before.rules - before.removed  # the others are new
+        self._selected[number] = Selected(packets, flows, in_force, in_force - left, removed)
         clear_hashpipe(self.controls)
         return meter
 
-    def _note(
-        self, packets: LongArray, flows: LongArray, rules: LongArray, removed: LongArray
-    ) -> None:
-        """Append an epoch's row of `Selected`; rules that the epoch before did not leave are
-        new."""
-        before = self._selected[-1:]
-        left = before[0].rules - before[0].removed if before else 0
-        self._selected.append(Selected(packets, flows, rules, rules - left, removed))
-
     def tables(self, counts: Counts) -> Mapping[str, Columns]:
         """Return the rules in force in each epoch, and what was selected."""
-        del counts
-        return {RULES.name: self._rule_columns(), SELECTION.name: self._selection_columns()}
-
-    def _rule_columns(self) -> Columns:
-        """Return the columns of the table ``rules``: the DSM rules in force in each epoch."""
-        epoch = [np.full(len(rules), number, np.int32) for number, rules in self._rules]
-        columns = {
-            name: np.concatenate([getattr(rules, name) for _, rules in self._rules])
-            for name in ("flow_hi", "flow_lo", "segment")
-        }
-        return {"epoch": np.concatenate(epoch), **columns}
-
-    def _selection_columns(self) -> Columns:
-        """Return the columns of the table ``selection``; rows with only zeros are left out."""
-        names = [each.name for each in fields(Selected)]
-        counts = np.array([[getattr(each, name) for name in names] for each in self._selected])
-        epoch, segment = np.nonzero(counts.any(axis=1))
-        number = np.array([number for number, _ in self._rules])
-        columns = {name: counts[epoch, n, segment] for n, name in enumerate(names)}
-        return {"epoch": number[epoch], "segment": segment, **columns}
+        first = counts.first
+        rules = {number - first: each for number, each in self._rules.items() if number >= first}
+        some = {number - first: each for number, each in self._selected.items() if number >= first}
+        return {RULES.name: _rule_columns(rules), SELECTION.name: _selection_columns(some)}
 
     def figures(self, counts: Counts) -> Mapping[str, Any]:
         """Return the counts of rules and of what controller and switches exchanged, and the meters
         that were not read."""
         from testbed.measurements.canary.meters import upload_bytes
 
-        del counts
         selector = self.selector
         exchanged = selector.exchanged
-        uploaded = upload_bytes(len(self.controls)) * len(self._rules)
+        first = counts.first
+        uploaded = upload_bytes(len(self.controls)) * sum(number >= first for number in self._rules)
+        unread = [(number - first, switch) for number, switch in self._unread if number >= first]
         return {
             "collection_seconds": self._collection_s,
-            "unread": self._unread,
+            "unread": unread,
             "flows_a_segment": int(np.min(selector.parameters.most)),
             "rules_installed": selector.installed,
             "rules_removed": selector.removed,
@@ -279,3 +257,22 @@ class MeteredRun(Running):
             "control_bytes": exchanged.bytes,
             "canary_bytes": uploaded + exchanged.bytes,
         }
+
+
+def _rule_columns(rules: Mapping[int, Rules]) -> Columns:
+    """Return the columns of the table ``rules``: the DSM rules in force in each epoch."""
+    epoch = [np.full(len(each), number, np.int32) for number, each in rules.items()]
+    columns = {
+        name: np.concatenate([getattr(each, name) for each in rules.values()])
+        for name in ("flow_hi", "flow_lo", "segment")
+    }
+    return {"epoch": np.concatenate(epoch), **columns}
+
+
+def _selection_columns(selected: Mapping[int, Selected]) -> Columns:
+    """Return the columns of the table ``selection``; rows with only zeros are left out."""
+    names = [each.name for each in fields(Selected)]
+    counts = np.array([[getattr(each, name) for name in names] for each in selected.values()])
+    epoch, segment = np.nonzero(counts.any(axis=1))
+    columns = {name: counts[epoch, n, segment] for n, name in enumerate(names)}
+    return {"epoch": np.array(list(selected))[epoch], "segment": segment, **columns}

@@ -39,6 +39,7 @@ class Matrix(Measurement):
         ),
     )
     tables = PROBE_PATHS, PROBE_COUNTS
+    probes = True
 
     def start(self, run: PacketRun) -> Running:
         """Add the probes to the network."""

@@ -39,7 +39,7 @@ HEALTHY = replace(SMALL, faults="none")
 
 
 def recorded(settings: Settings, path: Path) -> RunDirectory:
-    scenario = load_scenario("faulty_links")
+    scenario, settings = load_scenario("faulty_links"), replace(settings, measure="all")
     run_experiment("faulty_links", scenario, settings, path, find_methods("netbouncer"))
     return RunDirectory(path)
 

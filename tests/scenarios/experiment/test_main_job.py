@@ -20,7 +20,7 @@ from analysis.methods.registry import METHODS, find_methods
 from analysis.telemetry.observations import read_minus_meters, read_telemetry
 from scenarios.experiment.backends import open_backend
 from scenarios.experiment.inputs import demand_of, inputs_of
-from scenarios.experiment.loop import follow, make_agenda
+from scenarios.experiment.loop import make_agenda, steps
 from scenarios.experiment.loop import run as run_epochs
 from scenarios.experiment.observer import Observer
 from scenarios.experiment.request import load_scenario, scenario_names
@@ -367,7 +367,8 @@ def test_packets_under_way_really_cross_the_epoch_boundary(tmp_path: Path) -> No
         agenda += [(at, 0, lambda switch=switch: note(switch)) for switch, at in flips.items()]
         drained = settings.epoch_ns + backend.drain_ns
         due = sorted((item for item in agenda if item[0] <= drained), key=lambda item: item[0])
-        follow(emulation.network, due, lambda _: None, lambda _: None)
+        for _ in steps(emulation.network, due, lambda _: None, lambda _: None):
+            pass
 
         at_end = {switch: counted(emulation, switch, DSM) for switch in monitors}
         early = sum(int(before[1]) for before in at_flip.values())
