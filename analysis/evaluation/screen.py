@@ -19,7 +19,7 @@ from analysis.evaluation.report import COSTS, failed_device, parameters_line, sl
 from testbed.fabric.names import plain, some_of
 
 FAINTEST = 5
-"""The most broken links that the screen lists."""
+"""The lines that the screen has for broken links; how many more there are takes one of them."""
 ROWS = 9
 """With more methods than this, variants of methods of the table are left out."""
 LINE_WIDTH = 80
@@ -124,8 +124,8 @@ def _headlines(summary: Mapping[str, Any], width: int) -> Iterator[RenderableTyp
     if packets["queue_drops"]:
         dropped += f", {packets['queue_drops']:,} by full queues"
     yield Text(f"{packets['sent']:,} packets sent, {dropped}, {summary['wall_seconds']:.1f} s")
-    if "traffic_file" in summary and (sizes := summary.get("flow_sizes")):
-        yield Text(plain(sizes))  # a file's unit may be misread; workloads are in the documentation
+    if sizes := summary.get("flow_sizes"):
+        yield Text(plain(sizes))
     devices = [failed_device(*each) for each in summary.get("failed_devices", {}).items()]
     if devices:
         yield Text(f"failed: {some_of(devices)}")
@@ -146,12 +146,12 @@ def broken_links(
 
     Args:
         methods: The methods that are looked at.
-        most: Only so many links are listed, and how many more there are.
+        most: The most rows. If there are more links, the last row says how many.
     """
     rates: Mapping[str, float] = summary.get("rates", {})
     matched = set(summary.get("matched_links", ()))
     links = sorted(summary["faulty_links"], key=lambda link: -rates.get(link, 0.0))
-    listed = links[max(len(links) - most, 0) :]
+    listed = links if len(links) <= most else links[1 - most :]
     overlooked = {link: _overlooking(summary, methods, link) for link in links}
     names = [plain(link) for link in listed]
     loses = [_loses(rates.get(link), link in matched) for link in listed]

@@ -172,8 +172,6 @@ def run_experiment(
             summary["methods"][method]["by_epoch"] = found
         with suppress(UserError, OSError):  # the file of the traffic may be gone by now
             summary["flow_sizes"] = describe(settings.traffic, run.table("flows")["sent"])
-        if (file := traffic_file(settings.traffic)) is not None:
-            summary["traffic_file"] = file.name
         summary["wall_seconds"] = round(time.perf_counter() - begin, 3)
         writer.json("summary.json", summary)
         with signals_blocked():
@@ -284,8 +282,6 @@ def analyze(
                     summary["methods"][name]["by_epoch"] = found
             if (sizes := run.summary.get("flow_sizes")) is not None:
                 summary["flow_sizes"] = sizes
-            if (file := run.summary.get("traffic_file")) is not None:
-                summary["traffic_file"] = file
         writer.json("summary.json", summary)
     return summary
 

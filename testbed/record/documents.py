@@ -448,7 +448,6 @@ class Summary(TypedDict):
     flow_sizes: NotRequired[
         Annotated[str, _field("sizes of the flows of `traffic` in words; a capture's in packets")]
     ]
-    traffic_file: NotRequired[Annotated[str, _field("the name of the file that `traffic` names")]]
     metered: NotRequired[Metered]
     epochs: NotRequired[Annotated[int, _field("as in `network.json`", ge=1, le=EPOCHS)]]
     missing: Annotated[list[str], _field("why some methods gave no verdict")]
