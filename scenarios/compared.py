@@ -25,6 +25,7 @@ from analysis.evaluation.intervals import interval
 from analysis.evaluation.parameter_sets import choose_methods
 from analysis.evaluation.screen import LINE_WIDTH, print_screen
 from analysis.methods.registry import REFERENCE, build
+from scenarios.experiment.inputs import layout_of
 from scenarios.experiment.pace import at_this_pace
 from scenarios.experiment.request import Scenario, make_request
 from scenarios.keywords import GivenSettings, Methods, as_settings, method_text
@@ -188,7 +189,8 @@ def compare(
         named.append(build(REFERENCE, chosen_parameters))
     request = make_request(scenario, given, None if config is None else Path(config))
     made = request.settings("virtual" if request.backend == "auto" else None)
-    made = at_this_pace(made, request.named, usable_cores())
+    fabric = layout_of(made).fabric  # an error of the input comes before anything is written
+    made = at_this_pace(made, request.named, usable_cores(), fabric)
     folder = (
         default_folder(request.name, made, named, chosen_parameters) if path is None else Path(path)
     )

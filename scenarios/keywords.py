@@ -54,6 +54,8 @@ class GivenSettings(TypedDict, total=False):
     icmp_per_s: float
     traces_per_s: float
     noise: Range
+    measure: Names
+    diagnose: Literal["end", "epoch"]
     backend: Literal["auto", "virtual", "flow", "softswitch", "bmv2"]
     threads: int
     injector: Literal["auto", "p4", "netem", "nft"]
@@ -66,7 +68,7 @@ class GivenSettings(TypedDict, total=False):
     telemetry: Names
 
 
-_JOINED = {"faults": ", ", "events": "; ", "monitors": "+", "telemetry": "+"}
+_JOINED = {"faults": ", ", "events": "; ", "monitors": "+", "measure": "+", "telemetry": "+"}
 """Settings that take a list, and what stands between its items on the command line."""
 
 _RANGES = ("flow_rate", "noise")
@@ -77,8 +79,8 @@ def as_settings(given: Mapping[str, Any]) -> dict[str, Any]:
 
     ``faults`` takes a share of the links (0.1), a number of links (6), a list of items
     (``["6links", "tor0_0->agg0_1:0.05"]``), or the loss rate by link
-    (``{"tor0_0->agg0_1": 0.05}``); ``events``, ``monitors`` and ``telemetry`` take lists,
-    ``flow_rate`` and ``noise`` a pair of bounds, and files may be paths.
+    (``{"tor0_0->agg0_1": 0.05}``); ``events``, ``monitors``, ``measure`` and ``telemetry`` take
+    lists, ``flow_rate`` and ``noise`` a pair of bounds, and files may be paths.
 
     Raises:
         UserError: There is no such setting, or a value is of no kind that it takes (one line).
@@ -125,7 +127,8 @@ def _text(name: str, value: Any) -> str:
             return _JOINED[name].join(items) or "none"
     kinds = {"faults": "a text, a share, a number of links, a list, or rates by link"}
     kinds |= dict.fromkeys(_RANGES, "a number, or a pair of bounds")
-    kinds |= {each: "a text, or a list of texts" for each in ("events", "monitors", "telemetry")}
+    several = ("events", "monitors", "measure", "telemetry")
+    kinds |= dict.fromkeys(several, "a text, or a list of texts")
     raise _wrong(name, value, kinds.get(name, "a text"))
 
 

@@ -48,10 +48,10 @@ def build(folder: Path) -> list[Path]:
         clone = Path(name, "clone")
         tracked(clone)
         for project in PROJECTS:
-            source = _built("sdist", clone / project, folder)
+            source = built_of("sdist", clone / project, folder)
             shutil.unpack_archive(source, Path(name, "unpacked"))
             unpacked = Path(name, "unpacked", source.name.removesuffix(".tar.gz"))
-            made += [source, _built("wheel", unpacked, folder)]
+            made += [source, built_of("wheel", unpacked, folder)]
     return made
 
 
@@ -63,7 +63,7 @@ def _commit_time() -> dict[str, str]:
     return {"SOURCE_DATE_EPOCH": shown.stdout.strip()}
 
 
-def _built(kind: str, project: Path, folder: Path) -> Path:
+def built_of(kind: str, project: Path, folder: Path) -> Path:
     """Build a distribution of a project, ``sdist`` or ``wheel``, and return its path."""
     with tempfile.TemporaryDirectory() as out:
         command = [sys.executable, "-P", "-c", _BUILD.format(kind), out]

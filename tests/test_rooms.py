@@ -25,7 +25,7 @@ PACKAGES = [*(ROOT / room for room in ROOMS), SOFT_SWITCH / "canary_softswitch"]
 EVERYWHERE = {"testbed.errors", "testbed.arrays", "testbed.cores", "testbed.rootless"}
 SOFT = {"canary_softswitch"}
 KERNELS = {"testbed.kernels"}
-FABRIC_AND_RECORD = KERNELS | {"testbed.fabric", "testbed.record"}
+READ = KERNELS | {"testbed.fabric", "testbed.record", "testbed.measurements"}
 LOW = KERNELS | SOFT | {"testbed.fabric", "testbed.record", "testbed.dataplane"}
 CONTROL = LOW | {"testbed.control"}
 FAULTS = CONTROL | {"testbed.faults"}
@@ -46,15 +46,13 @@ MAY_IMPORT: dict[str, set[str]] = {
     "testbed.faults": CONTROL,
     "testbed.network": FAULTS,
     "testbed.traffic": NETWORK,
-    "testbed.probes": TRAFFIC,
+    "testbed.measurements": TRAFFIC,
     "analysis.solvers": KERNELS | {"testbed.fabric"},
-    "analysis.telemetry": FABRIC_AND_RECORD,
-    "analysis.importers": FABRIC_AND_RECORD | {"analysis.telemetry"},
-    "analysis.methods": FABRIC_AND_RECORD
-    | {"testbed.user_files", "analysis.solvers", "analysis.telemetry"},
-    "analysis.evaluation": FABRIC_AND_RECORD
-    | {"analysis.solvers", "analysis.telemetry", "analysis.methods"},
-    "analysis.pages": FABRIC_AND_RECORD
+    "analysis.telemetry": READ,
+    "analysis.importers": READ | {"analysis.telemetry"},
+    "analysis.methods": READ | {"testbed.user_files", "analysis.solvers", "analysis.telemetry"},
+    "analysis.evaluation": READ | {"analysis.solvers", "analysis.telemetry", "analysis.methods"},
+    "analysis.pages": READ
     | {"analysis.solvers", "analysis.telemetry", "analysis.methods", "analysis.evaluation"},
 }
 """For each room the rooms it may import, besides `EVERYWHERE`. Those of the soft switch are in

@@ -11,15 +11,10 @@ import numpy as np
 from analysis.methods.base import Localizer
 from analysis.telemetry.identifiability import Identifiability, Observations
 from analysis.telemetry.telemetry import Connections, Probes, SegmentCounts, Telemetry
+from testbed.measurements.measurement import ENOUGH
+from testbed.measurements.registry import BUDGETS, MEASUREMENTS, budget, view_of
+from testbed.measurements.traces.measurement import TCP
 from testbed.record.documents import Measured, Use
-from testbed.record.measurements import (
-    BUDGETS,
-    ENOUGH,
-    MEASUREMENTS,
-    TCP,
-    Measurement,
-    budget,
-)
 from testbed.record.run import Record
 from testbed.record.run_tables import PLANS
 
@@ -27,9 +22,9 @@ HALF = 0.5
 """If a smaller share of segments and epochs reaches a target, the run reports it as missed."""
 
 
-def measured(record: Record, telemetry: Telemetry) -> dict[Measurement, Measured]:
+def measured(record: Record, telemetry: Telemetry) -> dict[str, Measured]:
     """Return the use of every measurement of a run, in the order of `MEASUREMENTS`."""
-    found: dict[Measurement, Measured] = {}
+    found: dict[str, Measured] = {}
     if telemetry.segments is not None:
         found["segments"] = _segments(record, telemetry.segments)
     for name, plan in zip(("probes", "detector"), PLANS, strict=True):
@@ -164,8 +159,8 @@ def _unobserved(record: Record, *observations: Observations) -> int:
 
 
 def fed(
-    method: Localizer, telemetry: Telemetry, use: Mapping[Measurement, Measured]
-) -> tuple[Sequence[Measurement], float, str] | None:
+    method: Localizer, telemetry: Telemetry, use: Mapping[str, Measured]
+) -> tuple[Sequence[str], float, str] | None:
     """Return the measurements that a method reads, the least share that one of them got of a budget
     that it asked for, and the name of that budget.
 
@@ -175,7 +170,7 @@ def fed(
     reads = getattr(method, "measurements", None)
     if reads is None:
         return None
-    names: Sequence[Measurement] = [name for name in reads(telemetry) if name in use]
+    names: Sequence[str] = [name for name in reads(telemetry) if name in use]
     shares = [
         (each["got"] / each["asked"], name)
         for measurement in names
@@ -186,11 +181,11 @@ def fed(
     return names, min(share, 1.0), least
 
 
-def starving(name: str, use: Mapping[Measurement, Measured]) -> str:
+def starving(name: str, use: Mapping[str, Measured]) -> str:
     """Return a sentence on a starved method: what it got of a budget, and which setting raises
     it."""
     what = budget(name)
-    each = use[what.measurement]["budgets"][name]
+    each = use[view_of(name)]["budgets"][name]
     return (
         f"starved: {each['got']:,} of the {each['asked']:,} {what.what} that it asked for "
         f"({each['got'] / each['asked']:.0%}, less than {ENOUGH:.0%}); it needs {what.feeds}"
@@ -219,7 +214,7 @@ def missed_lines(summary: Mapping[str, Any]) -> list[str]:
 def _parts(name: str, measured: Measured, epochs: int) -> Iterator[str]:
     budgets = measured["budgets"]
     for each in BUDGETS:
-        if each.measurement == name and each.name in budgets:
+        if each.name in budgets and view_of(each.name) == name:
             asked, got = budgets[each.name]["asked"], budgets[each.name]["got"]
             if each.does == "wants":
                 share = _share(budgets[each.name])

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from testbed.fabric.names import plain
-from testbed.record.measurements import ENOUGH
+from testbed.measurements.measurement import ENOUGH
 
 T = TypeVar("T")
 

@@ -36,7 +36,7 @@ from analysis.evaluation.screen import (
     without_variants,
 )
 from testbed.fabric.names import plain
-from testbed.record.measurements import ENOUGH
+from testbed.measurements.measurement import ENOUGH
 
 _NONE = "–"
 

@@ -29,7 +29,7 @@ from analysis.evaluation.intervals import Interval, interval, paired
 from analysis.evaluation.report import add_heading, threshold_line
 from analysis.methods.diagnosis import UNRANKED
 from testbed.fabric.names import plain
-from testbed.record.measurements import ENOUGH
+from testbed.measurements.measurement import ENOUGH
 
 MEANS = (
     Column("method", "* is scored on undirected links, ! is starved"),

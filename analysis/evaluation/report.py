@@ -14,6 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from analysis.evaluation.budgets import fed, measured_lines, missed_lines, starving
+from analysis.evaluation.by_epoch import by_epoch_line
 from analysis.evaluation.columns import BENCHES, Cell, cells, columns
 from analysis.evaluation.metrics import score
 from analysis.methods.base import Localizer, Method, diagnose
@@ -23,8 +24,8 @@ from analysis.methods.registry import BuiltMethod
 from analysis.telemetry.telemetry import Telemetry
 from testbed.fabric.clos import Fabric
 from testbed.fabric.names import plain, some_of
+from testbed.measurements.measurement import ENOUGH
 from testbed.record.documents import Measured
-from testbed.record.measurements import ENOUGH, Measurement
 
 _FIGURES = (
     "precision",
@@ -90,7 +91,7 @@ def figures(
     telemetry: Telemetry,
     truth: np.ndarray,
     lost: np.ndarray | None = None,
-    use: Mapping[Measurement, Measured] | None = None,
+    use: Mapping[str, Measured] | None = None,
     unmet: Sequence[int] | np.ndarray = (),
     world: World | None = None,
 ) -> dict[str, Any]:
@@ -177,7 +178,7 @@ def _fed(
     entry: dict[str, Any],
     method: Localizer,
     telemetry: Telemetry,
-    use: Mapping[Measurement, Measured],
+    use: Mapping[str, Measured],
 ) -> list[str]:
     """Add to ``entry`` what a method got of what it asked for; return a list with a sentence if it
     is starved, otherwise an empty list."""
@@ -379,6 +380,8 @@ def _details(summary: Mapping[str, Any]) -> RenderableType:
             parts.append(f"cannot tell apart {some_of([' or '.join(each) for each in ties])}")
         if parts:
             lines.append(Text(plain(f"{name}: " + "; ".join(parts))))
+        if (online := entry.get("by_epoch")) is not None:
+            lines.append(Text(plain(f"{name}: {by_epoch_line(online)}")))
         lines += [Text(plain(f"{name}: {remark}"), "yellow") for remark in entry.get("remarks", ())]
     lines += [Text(plain(why), style="dim") for why in summary.get("missing", ())]
     return Group(*lines)

@@ -17,9 +17,8 @@ from analysis.methods.constraints import Count
 from analysis.methods.diagnosis import Diagnosis
 from analysis.telemetry.telemetry import MissingTelemetry, Probes, Telemetry
 from testbed.fabric.clos import Fabric
-from testbed.record.measurements import Measurement
 
-_PROBES: tuple[Measurement, ...] = ("probes", "detector")
+_PROBES: tuple[str, ...] = ("probes", "detector")
 
 
 class AnyLoss(Method):
@@ -79,9 +78,14 @@ class AnyLoss(Method):
         """Return ``data``, all of which the method reads."""
         return data
 
-    def measurements(self, telemetry: Telemetry) -> Sequence[Measurement]:
+    @property
+    def views(self) -> Sequence[str]:
+        """Return the names of segments and probes."""
+        return ("segments", *_PROBES)
+
+    def measurements(self, telemetry: Telemetry) -> Sequence[str]:
         """Return the names of the parts that were measured, of segments and probes."""
-        every: tuple[Measurement, ...] = ("segments", *_PROBES)
+        every: tuple[str, ...] = ("segments", *_PROBES)
         return [name for name in every if getattr(telemetry, name) is not None]
 
     def telemetry_bytes(self, telemetry: Telemetry) -> int:

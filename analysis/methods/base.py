@@ -21,7 +21,7 @@ from analysis.telemetry.identifiability import Identifiability, Observations
 from analysis.telemetry.telemetry import Connections, Telemetry
 from testbed.arrays import FloatArray, IntArray
 from testbed.fabric.clos import Fabric
-from testbed.record.measurements import MEASUREMENTS, Measurement
+from testbed.measurements.registry import MEASUREMENTS
 
 Part = Literal["segments", "probes", "detector", "connections"]
 
@@ -154,9 +154,15 @@ class Method(ABC):
         sent = sent[sent > 0]
         return self.domain.outside(world, float(np.median(sent)) if len(sent) else None)
 
-    def measurements(self, telemetry: Telemetry) -> Sequence[Measurement]:
-        """Return the names of the measurements that the method reads, of
-        `testbed.record.measurements`."""
+    @property
+    def views(self) -> Sequence[str]:
+        """Return the names of the parts of a telemetry that the method may read, which a run
+        measures for it. A subclass that reads several parts overrides this; otherwise everything is
+        measured for it."""
+        return (self.reads,) if type(self).data is Method.data else tuple(MEASUREMENTS)
+
+    def measurements(self, telemetry: Telemetry) -> Sequence[str]:
+        """Return the names of the parts of a telemetry that the method reads."""
         return (self.reads,)
 
     def diagnosis(
@@ -198,6 +204,18 @@ class Method(ABC):
         )
 
 
+def views_of(methods: Iterable[Localizer]) -> set[str] | None:
+    """Return the names of the parts of a telemetry that methods may read; None if there is no
+    method, or one that does not say it: then any part may be needed."""
+    found: set[str] = set()
+    every = [getattr(method, "views", None) for method in methods]
+    for views in every:
+        if views is None:
+            return None
+        found |= set(views)
+    return found if every else None
+
+
 def decide(method: Localizer, telemetry: Telemetry) -> Diagnosis:
     """Return the diagnosis of a method's algorithm alone (`Method.decide`), or of `localize` if the
     method is not a `Method`.
@@ -224,7 +242,7 @@ def diagnose(method: Localizer, telemetry: Telemetry) -> Diagnosis:
         return diagnosis
     found = getattr(method, "measurements", None)
     reads = tuple(MEASUREMENTS) if found is None else found(telemetry)
-    parts = [getattr(telemetry, name) for name in reads]
+    parts = [telemetry.part(name) for name in reads]
     watched = [part.watched for part in parts if isinstance(part, Connections)]
     there = (part for part in [*parts, *watched] if part is not None)
     tells = Identifiability.of(telemetry.topology.n_links, there)

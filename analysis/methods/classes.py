@@ -16,7 +16,6 @@ from analysis.telemetry.unseen import why_unseen
 from testbed.arrays import IntArray
 from testbed.fabric.clos import Fabric
 from testbed.fabric.names import some_of
-from testbed.record.measurements import Measurement
 
 Diagnosis = Any
 """`analysis.methods.diagnosis.Diagnosis`; that module imports this one."""
@@ -59,9 +58,7 @@ def with_classes(diagnosis: Diagnosis, tells: Identifiability, fabric: Fabric) -
     )
 
 
-def with_unseen(
-    diagnosis: Diagnosis, telemetry: Telemetry, reads: Sequence[Measurement]
-) -> Diagnosis:
+def with_unseen(diagnosis: Diagnosis, telemetry: Telemetry, reads: Sequence[str]) -> Diagnosis:
     """Return a diagnosis with remarks on the links that the measurements ``reads`` did not observe,
     on those of them that are silent, and on links that are silent in part
     (`analysis.telemetry.silence`). Published algorithms do not use them."""

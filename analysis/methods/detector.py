@@ -19,8 +19,8 @@ Where several readings are possible, these are chosen:
 - full loss is explained first, and its losses do not count for partial loss;
 - of links that explain equally much, the one with the lowest number is taken.
 
-The plan is `testbed.probes.probe_matrix`. Its probes go in one direction only, so the method tells
-the two directions of a link apart, which the paper's echoed probes cannot do.
+The plan is `testbed.measurements.matrix.probe_matrix`. Its probes go in one direction only, so the
+method tells the two directions of a link apart, which the paper's echoed probes cannot do.
 """
 
 from __future__ import annotations

@@ -26,7 +26,6 @@ from analysis.telemetry.telemetry import Telemetry
 from testbed.arrays import BoolArray
 from testbed.fabric.clos import Fabric
 from testbed.kernels import Kernels
-from testbed.record.measurements import Measurement
 
 KERNELS = Kernels.beside(__file__)
 
@@ -81,7 +80,12 @@ class Sherlock(Method):
         """Return the bytes of all records that Flock's model reads."""
         return self.flock.telemetry_bytes(telemetry)
 
-    def measurements(self, telemetry: Telemetry) -> Sequence[Measurement]:
+    @property
+    def views(self) -> Sequence[str]:
+        """Return the names of the parts that Flock's model may read."""
+        return self.flock.views
+
+    def measurements(self, telemetry: Telemetry) -> Sequence[str]:
         """Return the names of the measurements that Flock's model reads."""
         return self.flock.measurements(telemetry)
 

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from analysis.telemetry.minus_meters import MinusMeter
 from testbed.arrays import LongArray
 from testbed.fabric.packet_fabric import PacketFabric
+from testbed.measurements.canary.minus_meters import MinusMeter
 from testbed.record.flow_ids import FiveTuples, flow_ids
 from testbed.record.run import RunDirectory
 
@@ -35,10 +35,11 @@ def example_flows(
         ``links`` of its path; ``drops``, the packets that it really lost on each link; ``path_bf``,
         the pathBF after each switch in hexadecimal; and ``meters``, for each segment the positions
         of its ends on the path and what Canary's meters counted there in all epochs. The list is
-        empty if no meter or no lost packet is recorded.
+        empty if no meter, no lost packet or no trace is recorded.
     """
     fabric = run.fabric
-    if not meters or not len(drops) or not isinstance(fabric, PacketFabric):
+    known = len(meters) and len(drops) and run.has("connections")
+    if not known or not isinstance(fabric, PacketFabric):
         return []
     flows, traces = run.table("flows"), run.table("connections")
     traced = np.unique(traces["flow"][traces["complete"]])

@@ -23,10 +23,10 @@ from analysis.pages.packet import example_flows
 from analysis.pages.ranges import RANGES, in_words
 from analysis.pages.run_data import link_data, range_rows, verdicts
 from analysis.pages.template import render_page
-from analysis.telemetry.minus_meters import MinusMeter
 from analysis.telemetry.observations import read_minus_meters, read_segment_counts
 from analysis.telemetry.telemetry import SegmentCounts, Telemetry
 from testbed.fabric.names import plain
+from testbed.measurements.canary.minus_meters import MinusMeter
 from testbed.record.manifest import PAGE
 from testbed.record.run import RunDirectory
 

@@ -17,19 +17,13 @@ Canary's segments, 007's connections and deTector's probes are available with an
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from analysis.telemetry.minus_meters import (
-    MeterDump,
-    MinusMeter,
-    Rules,
-    minus_meter,
-    segment_counts,
-)
 from analysis.telemetry.switched_off import SwitchedOff
 from analysis.telemetry.telemetry import (
     Connections,
@@ -45,13 +39,21 @@ from testbed.fabric.packet_fabric import PacketFabric
 from testbed.fabric.pair_sets import PairSets
 from testbed.fabric.pathbf import SegmentDecoder
 from testbed.fabric.paths import Paths, PathSets
-from testbed.record.measurements import TCP
+from testbed.measurements.canary.minus_meters import (
+    MeterDump,
+    MinusMeter,
+    Rules,
+    minus_meter,
+    segment_counts,
+)
+from testbed.measurements.registry import STANDARD, find_measurement, measurement_names
+from testbed.measurements.traces.measurement import TCP
 from testbed.record.run import Record
-from testbed.record.run_tables import registers
+from testbed.record.run_tables import PLANS, registers
 
 
 def read_telemetry(record: Record, kinds: str | None = None) -> Telemetry:
-    """Return the telemetry of a run that methods may use.
+    """Return the telemetry of a run that methods may use; what was not measured is missing.
 
     Args:
         record: The run's record.
@@ -61,31 +63,134 @@ def read_telemetry(record: Record, kinds: str | None = None) -> Telemetry:
         testbed.record.run.RunError: A table is missing or damaged.
         MissingTelemetry: INT is asked for, but the paths of flows were not recorded.
     """
-    chosen = (kinds or record.config["telemetry"]).split("+")
-    off = SwitchedOff(record)
-    flows: Mapping[str, Any] = off.flows(record.table("flows"))
-    traces: Mapping[str, Any] = off.connections(record.table("connections"), flows)
-    probe_paths = record.table("probe_paths")
-    counts = off.probe_counts(record.table("probe_counts"), probe_paths["path"])
+    source = Source(record, (kinds or record.config["telemetry"]).split("+"))
+    named = record.config.get("measurements", [each.name for each in STANDARD])
+    parts: dict[str, Any] = {}
+    others: dict[str, Any] = {}
+    for name in (each for each in named if each in measurement_names()):  # that are installed here
+        measurement = find_measurement(name)
+        if (view := measurement.view) in VIEWS:
+            parts[view] = VIEWS[view](source)
+        else:
+            tables = {each.name: record.table(each.name) for each in measurement.tables}
+            others[view] = measurement.read(tables)
     return Telemetry(
         topology=record.fabric,
         monitors=record.config["monitors"],
-        segments=read_segment_counts(record, read_minus_meters(record)),
-        flows=_flows(record.fabric, flows, traces, chosen),
-        probes=_bounces(probe_paths, counts) if {"A1", "INT"} & set(chosen) else None,
-        detector=_matrix(probe_paths, counts),
-        connections=Connections(
-            src_tor=flows["src_tor"][traces["flow"]],
-            dst_tor=flows["dst_tor"][traces["flow"]],
-            lost=flows["lost"][traces["flow"]],
-            paths=traces["path"],
-            complete=traces["complete"],
-            traceroute_packets=record.network["traceroute_packets"],
-            watched=_watched(record.fabric, flows),
-        ),
         canary_bytes=record.network["canary_bytes"],
-        off=off.links if off.any else None,
+        off=source.off.links if source.off.any else None,
+        views=others,
+        **parts,
     )
+
+
+@dataclass(frozen=True)
+class Source:
+    """The record that views are made of, without what was switched off.
+
+    Attributes:
+        record: The run's record.
+        kinds: The kinds of telemetry, see the module's text.
+    """
+
+    record: Record
+    kinds: Sequence[str]
+
+    @cached_property
+    def off(self) -> SwitchedOff:
+        """Return what was switched off at some time of the run."""
+        return SwitchedOff(self.record)
+
+    @cached_property
+    def flows(self) -> Mapping[str, Any]:
+        """Return the table of flows."""
+        return self.off.flows(self.record.table("flows"))
+
+    @cached_property
+    def traces(self) -> Mapping[str, Any] | None:
+        """Return the table of traced connections; None if none were traced."""
+        if not self.record.has("connections"):
+            return None
+        return self.off.connections(self.record.table("connections"), self.flows)
+
+    @cached_property
+    def probe_paths(self) -> Mapping[str, Any]:
+        """Return the table of probed paths."""
+        return self.record.table("probe_paths")
+
+    @cached_property
+    def probe_counts(self) -> Mapping[str, Any]:
+        """Return the table of probes."""
+        counts = self.record.table("probe_counts")
+        return self.off.probe_counts(counts, self.probe_paths["path"])
+
+
+def segments(source: Source) -> SegmentCounts:
+    """Return what Canary's meters counted."""
+    return read_segment_counts(source.record, read_minus_meters(source.record))
+
+
+def flows(source: Source) -> Flows | None:
+    """Return the flows that the kinds report, with their own path where the kinds tell it and all
+    equal-cost paths otherwise; None if no kind reports flows."""
+    kinds, flows, traces = source.kinds, source.flows, source.traces
+    if not {"A2", "P", "INT"} & set(kinds):
+        return None
+    used = flows["sent"] > 0
+    known, paths = np.zeros(0, np.int64), Paths(np.zeros(1, np.int64), np.zeros(0, np.int32))
+    if "INT" in kinds:
+        if "path" not in flows:
+            raise MissingTelemetry("INT needs the path of every flow, but this run recorded none")
+        known = np.flatnonzero(used)
+        paths = flows["path"].take(known)
+    elif "A2" in kinds and traces is not None:
+        whole = traces["complete"] & (traces["path"].length > 0) & used[traces["flow"]]
+        known, paths = traces["flow"][whole], traces["path"].take(np.flatnonzero(whole))
+    own = np.zeros(len(used), np.bool_)
+    own[known] = True
+    row = np.flatnonzero(used if "P" in kinds else own)
+    src, dst, sent, lost = (flows[name][row] for name in ("src_tor", "dst_tor", "sent", "lost"))
+    return Flows.of(source.record.fabric, src, dst, own[row], PathSets.known(paths), sent, lost)
+
+
+def probes(source: Source) -> Probes | None:
+    """Return NetBouncer's probes, if the kinds report probes; each host reports its own
+    (NetBouncer, sections 2 and 4.3), which determines the number of records."""
+    if not {"A1", "INT"} & set(source.kinds):
+        return None
+    found, reports = _planned(PLANS[0], source)
+    return replace(found, records=reports)
+
+
+def detector(source: Source) -> Probes:
+    """Return the probes of deTector's matrix, summed over the hosts that probe a path."""
+    return _planned(PLANS[1], source)[0]
+
+
+def connections(source: Source) -> Connections | None:
+    """Return the connections that lost packets and were traced."""
+    flows, traces = source.flows, source.traces
+    if traces is None:
+        return None
+    return Connections(
+        src_tor=flows["src_tor"][traces["flow"]],
+        dst_tor=flows["dst_tor"][traces["flow"]],
+        lost=flows["lost"][traces["flow"]],
+        paths=traces["path"],
+        complete=traces["complete"],
+        traceroute_packets=source.record.network["traceroute_packets"],
+        watched=_watched(source.record.fabric, flows),
+    )
+
+
+VIEWS: Mapping[str, Callable[[Source], Any]] = {
+    "segments": segments,
+    "probes": probes,
+    "detector": detector,
+    "connections": connections,
+    "flows": flows,
+}
+"""The functions that read the views of the standard measurements, by the names of the views."""
 
 
 def _watched(fabric: Fabric, flows: Mapping[str, Any]) -> PairSets:
@@ -180,47 +285,10 @@ def _selected(record: Record, sent: LongArray) -> tuple[LongArray, BoolArray] | 
     return rules, (installed < asked) & (sent > 0)
 
 
-def _flows(
-    fabric: Fabric, flows: Mapping[str, Any], traces: Mapping[str, Any], kinds: list[str]
-) -> Flows | None:
-    """Return the flows that the kinds report, with their own path where the kinds tell it and all
-    equal-cost paths otherwise; None if no kind reports flows."""
-    if not {"A2", "P", "INT"} & set(kinds):
-        return None
-    used = flows["sent"] > 0
-    known, paths = np.zeros(0, np.int64), Paths(np.zeros(1, np.int64), np.zeros(0, np.int32))
-    if "INT" in kinds:
-        if "path" not in flows:
-            raise MissingTelemetry("INT needs the path of every flow, but this run recorded none")
-        known = np.flatnonzero(used)
-        paths = flows["path"].take(known)
-    elif "A2" in kinds:
-        whole = traces["complete"] & (traces["path"].length > 0) & used[traces["flow"]]
-        known, paths = traces["flow"][whole], traces["path"].take(np.flatnonzero(whole))
-    own = np.zeros(len(used), np.bool_)
-    own[known] = True
-    row = np.flatnonzero(used if "P" in kinds else own)
-    src, dst, sent, lost = (flows[name][row] for name in ("src_tor", "dst_tor", "sent", "lost"))
-    return Flows.of(fabric, src, dst, own[row], PathSets.known(paths), sent, lost)
-
-
-def _bounces(probe_paths: Mapping[str, Any], counts: Mapping[str, Any]) -> Probes:
-    """Return NetBouncer's probes; each host reports its own (NetBouncer, sections 2 and 4.3), which
-    determines the number of records."""
-    probes, reports = _planned("netbouncer", probe_paths, counts)
-    return replace(probes, records=reports)
-
-
-def _matrix(probe_paths: Mapping[str, Any], counts: Mapping[str, Any]) -> Probes:
-    """Return the probes of deTector's matrix, summed over the hosts that probe a path."""
-    return _planned("detector", probe_paths, counts)[0]
-
-
-def _planned(
-    plan: str, probe_paths: Mapping[str, Any], counts: Mapping[str, Any]
-) -> tuple[Probes, int]:
+def _planned(plan: str, source: Source) -> tuple[Probes, int]:
     """Return the probes of a plan, summed over the hosts that probe the same path, and the number
     of rows that were summed."""
+    probe_paths, counts = source.probe_paths, source.probe_counts
     of_plan = np.array([name == plan for name in probe_paths["plan"]], np.bool_)
     row = np.flatnonzero(of_plan[counts["path"]])
     path = counts["path"][row]

@@ -9,9 +9,10 @@ it raises `MissingTelemetry`. A part with zero rows is valid: it was measured, a
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Literal, overload
+from typing import Any, Literal, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -23,12 +24,18 @@ from testbed.fabric.pair_sets import PairSets
 from testbed.fabric.paths import Paths, PathSets
 from testbed.fabric.segments import Segments
 from testbed.kernels import Kernels
+from testbed.measurements.registry import measurement_of
 
 _KERNELS = Kernels.beside(__file__)
 
 
 class MissingTelemetry(UserError):
-    """The telemetry lacks a part that a method reads."""
+    """The telemetry lacks a part that a method reads; the message says which measurement makes it,
+    and which option makes the measurement."""
+
+
+GIVEN = "given"
+"""What `Telemetry.monitors` says of telemetry from files."""
 
 
 @dataclass(frozen=True)
@@ -252,6 +259,7 @@ class Telemetry:
     NetBouncer and ``detector`` those of deTector. ``canary_bytes`` is the size in bytes of what
     Canary's controller exchanged with the switches: meters, digests, changes of rules and counters.
     ``off``, bool[n_links], marks links that were switched off, over which nothing was measured.
+    ``views`` has what measurements of other packages found, by the names of their views.
     """
 
     topology: Fabric
@@ -264,6 +272,7 @@ class Telemetry:
     canary_bytes: int = 0
     roundtrips: RoundTrips | None = None
     off: BoolArray | None = None
+    views: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         for name in ("connections", "roundtrips"):
@@ -303,18 +312,32 @@ class Telemetry:
     @overload
     def need(self, part: Literal["roundtrips"], method: str) -> RoundTrips: ...
 
-    def need(
-        self, part: str, method: str
-    ) -> SegmentCounts | Flows | Probes | Connections | RoundTrips:
-        """Return a part by its name; ``method`` is named in the message of the error.
+    @overload
+    def need(self, part: str, method: str) -> Any: ...
+
+    def need(self, part: str, method: str) -> Any:
+        """Return a part by its name, or the view of another package's measurement; ``method`` is
+        named in the message of the error.
 
         Raises:
             MissingTelemetry: The part was not measured.
         """
-        found = getattr(self, part)
-        if found is None:
-            raise MissingTelemetry(f"{method} needs the telemetry part {part!r}: it is missing")
+        if (found := self.part(part)) is None:
+            raise self.lacks(part, method)
         return found
+
+    def part(self, name: str) -> Any:
+        """Return a part or a view by its name; None if it was not measured."""
+        return getattr(self, name) if name in _PARTS else self.views.get(name)
+
+    def lacks(self, part: str, method: str) -> MissingTelemetry:
+        """Return the error that a method, by its name, needs a part that was not measured."""
+        name = "" if self.monitors == GIVEN else measurement_of(part)
+        hint = f": MEASURE={name} measures it in a run" if name else ": it is missing"
+        return MissingTelemetry(f"{method} needs the telemetry part {part!r}{hint}")
+
+
+_PARTS = ("segments", "flows", "probes", "connections", "detector", "roundtrips")
 
 
 def _same_links(paths: Paths) -> tuple[LongArray, LongArray] | None:

@@ -11,16 +11,13 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from analysis.telemetry.identifiability import Identifiability
-from analysis.telemetry.telemetry import Telemetry
+from analysis.telemetry.telemetry import GIVEN, Telemetry
 from testbed.arrays import BoolArray
 from testbed.fabric.clos import Fabric
 from testbed.fabric.names import some_of
-from testbed.record.measurements import UNSEEN, Measurement
+from testbed.measurements.registry import unseen_of
 
-GIVEN = "given"
-"""What `Telemetry.monitors` says of telemetry from files."""
-
-ROWS: Mapping[Measurement, str] = {
+ROWS: Mapping[str, str] = {
     "segments": "segment (or counter)",
     "probes": "active",
     "detector": "active",
@@ -31,7 +28,7 @@ ROWS: Mapping[Measurement, str] = {
 """The kinds of rows that make up each measurement in a file."""
 
 
-def why_unseen(tells: Identifiability, telemetry: Telemetry, reads: Sequence[Measurement]) -> str:
+def why_unseen(tells: Identifiability, telemetry: Telemetry, reads: Sequence[str]) -> str:
     """Return a sentence that says which links the measurements read did not observe, for which
     cause, and what would observe them; empty if all were observed."""
     fabric = telemetry.topology
@@ -55,7 +52,7 @@ def why_unseen(tells: Identifiability, telemetry: Telemetry, reads: Sequence[Mea
     )
 
 
-def _with_off(missing: BoolArray, telemetry: Telemetry, reads: Sequence[Measurement]) -> str:
+def _with_off(missing: BoolArray, telemetry: Telemetry, reads: Sequence[str]) -> str:
     """Return a sentence on links that were switched off, and on those that nothing observed for
     another reason."""
     assert telemetry.off is not None
@@ -70,11 +67,11 @@ def _with_off(missing: BoolArray, telemetry: Telemetry, reads: Sequence[Measurem
     return said
 
 
-def _of_rows(telemetry: Telemetry, reads: Sequence[Measurement], whole: bool) -> str:
+def _of_rows(telemetry: Telemetry, reads: Sequence[str], whole: bool) -> str:
     """Return what would observe links in telemetry from files: rows, or packets in them."""
     causes: list[str] = []
-    for kind in dict.fromkeys(ROWS[name] for name in reads):
-        parts = [getattr(telemetry, name) for name in reads if ROWS[name] == kind]
+    for kind in dict.fromkeys(ROWS.get(name, name) for name in reads):
+        parts = [telemetry.part(name) for name in reads if ROWS.get(name, name) == kind]
         there = [part for part in parts if part is not None]
         counts = [part.lost if not hasattr(part, "sent") else part.sent for part in there]
         if there and not sum(each.size for each in counts):
@@ -88,11 +85,11 @@ def _of_rows(telemetry: Telemetry, reads: Sequence[Measurement], whole: bool) ->
     return "; ".join(causes)
 
 
-def _of_run(telemetry: Telemetry, reads: Sequence[Measurement]) -> str:
+def _of_run(telemetry: Telemetry, reads: Sequence[str]) -> str:
     """Return what happened in a run, or the settings that would observe more."""
     causes: list[str] = []
     for name in reads:
-        part, why = getattr(telemetry, name), UNSEEN[name]
+        part, why = telemetry.part(name), unseen_of(name)
         if name == "segments" and part is not None and not part.sent.any():
             why = (
                 "no meter counted a flow, because none had more than ETA packets at a switch "
@@ -100,13 +97,13 @@ def _of_run(telemetry: Telemetry, reads: Sequence[Measurement]) -> str:
                 "whose packets come all at once: :fit)"
             )
         elif name in ("probes", "detector") and part is not None and not part.sent.any():
-            why = f"no probe was sent: {UNSEEN[name]}"
+            why = f"no probe was sent: {why}"
         elif name == "connections" and part is not None and not len(part):
             why = "no connection lost a packet and was traced"
             if part.watched is not None and not len(part.watched):
                 why = "no host had a connection: traffic of TCP is needed"
         elif name == "flows" and part is not None and not part.sent.any():
-            why = f"no flow was reported: {UNSEEN[name]}"
+            why = f"no flow was reported: {why}"
         causes.append(why)
     return "; ".join(dict.fromkeys(causes))
 

@@ -1,16 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """Prints the measurement contract that `docs/reference/measurements.md` contains.
 
-Run it as ``python -m scenarios.command.budgets``. The contract is in
-`testbed.record.measurements`. The defaults of limits that a run may change are in
-`scenarios.experiment.settings`; the limits of the programs are in `testbed.dataplane` and
-`testbed.probes.without_packets`.
+Run it as ``python -m scenarios.command.budgets``. The contract is in `testbed.measurements`, a
+folder for each measurement. The defaults of limits that a run may change are in
+`scenarios.experiment.settings`; the limits of the programs are in `testbed.dataplane`.
 """
 
 from __future__ import annotations
 
 from scenarios.experiment.settings import Setting, described
-from testbed.record.measurements import BUDGETS, MEASUREMENTS, Budget
+from testbed.measurements.measurement import Budget
+from testbed.measurements.registry import STANDARD
 
 _HEAD = ("it", "what", "for each", "how many", "option", "from", "what gives a starved method more")
 
@@ -19,8 +19,9 @@ def render() -> str:
     """Return the contract as Markdown, with a table for each measurement."""
     settings = {setting.name: setting for setting in described()}
     parts = []
-    for name, what in MEASUREMENTS.items():
-        rows = [_row(each, settings) for each in BUDGETS if each.measurement == name]
+    for one in STANDARD:
+        name, what = one.view, one.help
+        rows = [_row(each, settings) for each in one.budgets]
         lines = [_HEAD, ("---",) * len(_HEAD), *rows]
         table = "\n".join(f"| {' | '.join(line)} |" for line in lines).replace("|  |", "| |")
         parts.append(f"### {name}\n\n{what[0].upper()}{what[1:]}.\n\n{table}")

@@ -193,10 +193,11 @@ def _run(
         watching(watch, settings.backend, progress) as observer,
         new_run(path, numbered=run_dir is None) as writer,
     ):
-        if settings.real_time:  # an error of the input is the only line that is printed
-            check_inputs(request.scenario, settings)
-        settings = at_this_pace(settings, request.named)
-        run_experiment(request.name, request.scenario, settings, writer, chosen, observer)
+        # An error of the input is the only line that is printed.
+        fabric = check_inputs(request.scenario, settings).fabric
+        settings = at_this_pace(settings, request.named, fabric=fabric)
+        name, made = request.name, request.scenario
+        run_experiment(name, made, settings, writer, chosen, observer, fabric)
         exit_on_signals(plain(f"the run is in {writer.path}"))
     return writer.path
 

@@ -86,9 +86,9 @@ def compare_seeds(
         made = request.settings("virtual" if auto else None)  # virtual time runs seeds in parallel
         if made.real_time:
             enter(sudo, from_environment=given.environment)
-            check_inputs(request.scenario, made)
+        fabric = check_inputs(request.scenario, made).fabric
         # All runs of a comparison have the same pace, even if some are made on another day.
-        return at_this_pace(made, request.named, usable_cores())
+        return at_this_pace(made, request.named, usable_cores(), fabric)
 
     name = make_request(scenario, {}, config).name
     runs = _Runs(name, every, named, chosen, cluster)

@@ -16,7 +16,8 @@ from scenarios.command.options import table_row
 from scenarios.experiment.settings import described
 from testbed.errors import UserError
 from testbed.fabric.names import nearest
-from testbed.record.measurements import BUDGETS, ENOUGH, MEASUREMENTS
+from testbed.measurements.measurement import ENOUGH
+from testbed.measurements.registry import BUDGETS, MEASUREMENTS, budget, view_of
 
 _OWN: Mapping[str, str] = {
     "loses": 'the share of its packets that a broken link drops. "of some flows": only the flows '
@@ -119,10 +120,10 @@ def _explanations() -> dict[str, Callable[[], str]]:
 
 
 def _budget(name: str) -> str:
-    each = next(budget for budget in BUDGETS if budget.name == name)
+    each = budget(name)
     limit = each.fixed or (f"the setting {each.option.upper()}" if each.option else "no limit")
     return (
-        f"a budget of the measurement {each.measurement}: {each.what} per {each.per}; the limit "
+        f"a budget of the measurement {view_of(name)}: {each.what} per {each.per}; the limit "
         f"is {limit} ({each.paper})."
     )
 

@@ -81,7 +81,7 @@ def compile_soft_switches(inputs: Inputs) -> None:
     """Compile the program that soft switches run on the real packets of a run."""
     entries = needed_entries(inputs.fabric, inputs.segments)
     with tempfile.TemporaryDirectory() as folder:
-        program = adapted_program(Path(folder), inputs.icmp, entries, endings=True)
+        program = adapted_program(Path(folder), inputs.limits.icmp, entries, endings=True)
         Program.load(program.json)
 
 
@@ -109,7 +109,7 @@ def open_backend(inputs: Inputs, links: LinkModel, logs: Path, bw: float = 0) ->
     """
     entries = needed_entries(inputs.fabric, inputs.segments)
     with tempfile.TemporaryDirectory() as folder:
-        program = adapted_program(Path(folder), inputs.icmp, entries, inputs.real_time)
+        program = adapted_program(Path(folder), inputs.limits.icmp, entries, inputs.real_time)
         yield from _open(inputs, links, program, logs, bw)
 
 

@@ -34,7 +34,7 @@ from analysis.methods.flock.search import MANY_PAIRS, MANY_TRIED
 from scenarios.experiment.settings import REAL_TIME, Backend, SettingsError
 from testbed.arrays import BoolArray
 from testbed.fabric.clos import Fabric
-from testbed.record.measurements import flow_records
+from testbed.measurements.flows.measurement import flow_records
 from testbed.traffic.demand import Demand, arrivals
 from testbed.traffic.generator import PAYLOAD, FlowProcess
 
@@ -95,7 +95,7 @@ def estimate(
         monitor: Which of its switches host meters, bool[n_switches].
         demand: The traffic that hosts send.
         n_epochs: Number of epochs.
-        probes: Probes of each host over each path of NetBouncer's plan.
+        probes: Probes of all plans, for each host and path of NetBouncer's plan.
         failures: Number of faulty directed links.
         flock: Whether Flock is among the methods.
         traced: Whether flows that lost packets are traced.
@@ -175,8 +175,7 @@ class _Counts:
         pods = np.bincount(fabric.pod[: fabric.n_tors]) if top > 1 else np.ones(1)
         self.local = float((pods * (pods - 1)).sum())
         self.segments = _segments(fabric, monitor, tiers, ups)
-        probes_each = 2 * probes  # NetBouncer's, and as many of deTector's
-        self.probes = self.probed * probes_each
+        self.probes = self.probed * probes
         self.probe_hops = 2 * top + (not without)
         self.data_hops = 2 * top - 2 * self.local / max(self.pairs, 1) + (not without)
         self.data = self.records = self.started = 0.0

@@ -17,9 +17,9 @@ from dataclasses import dataclass, field
 
 from testbed.control.epochs import EpochClock
 from testbed.control.forwarding import Uplinks
-from testbed.control.selection import FlowSelector
 from testbed.control.switch import SwitchControl
 from testbed.faults.events import REAL, Event
+from testbed.measurements.measurement import Running
 from testbed.network.network import Network, Switchable
 
 
@@ -63,13 +63,14 @@ class Events:
 
     Attributes:
         uplinks: The ECMP group of each switch; None for a switch without one.
+        measured: The measurements of the run.
         absences: The periods so far in which a switch restarted or was taken.
     """
 
     network: Network
     controls: Sequence[SwitchControl]
     uplinks: Sequence[Uplinks | None]
-    selector: FlowSelector
+    measured: Sequence[Running]
     clock: EpochClock
     absences: list[Absence] = field(default_factory=list)
     _happened: list[Absence | str] = field(default_factory=list)
@@ -88,7 +89,7 @@ class Events:
         if event.kind == "reboot":
             self.controls[event.target].give_up("it restarts")
             self.network.restart(event.target)
-            self.selector.restarted(event.target)
+            self.restarted(event.target)
             self._absent(event.target, what, event.time_ns, restarted=True)
             return
         self._happened.append(f"{event.seconds:g} s: {what}")
@@ -105,7 +106,7 @@ class Events:
         host = event.target - fabric.n_switches if event.kind in ("stop", "start") else -1
         if event.kind == "stop" and host < 0:
             network.stop_switch(event.target)
-            self.selector.restarted(event.target)
+            self.restarted(event.target)
             self._absent(event.target, what, event.time_ns, restarted=True)
         else:
             self._happened.append(f"{event.seconds:g} s: {what}")
@@ -121,6 +122,11 @@ class Events:
                 ends = fabric.host_names[host], fabric.switch_names[fabric.host_tor[host]]
             network.set_cable(ends[0], ends[1], event.kind == "up")
         self.switched_off()
+
+    def restarted(self, switch: int) -> None:
+        """Tell the measurements that the counters of a switch begin at 0 again."""
+        for each in self.measured:
+            each.restarted(switch)
 
     def switched_off(self) -> tuple[set[int], set[int]]:
         """Return the directed links that were switched off at some time until now, and the hosts
@@ -148,7 +154,7 @@ class Events:
                     self._absent(switch, f"another controller took {name}", now_ns, restarted=False)
             elif now_ns > absence.begin_ns and self._is_back(absence, control):
                 absence.missing = control.restore()
-                self.selector.restarted(switch)
+                self.restarted(switch)
                 absence.back_ns = self.network.now_ns
                 drops = self.network.drops()
                 drops = drops[drops["time_ns"] >= absence.begin_ns]

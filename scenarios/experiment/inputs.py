@@ -3,24 +3,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
 from scenarios.experiment.fabrics import fabric_of
-from scenarios.experiment.settings import REAL_TIME, Backend, Injector, Settings
+from scenarios.experiment.settings import REAL_TIME, Backend, Injector, Settings, SettingsError
 from testbed.arrays import BoolArray, LongArray
-from testbed.control.selection import UNLIMITED, SelectionParameters, flows_that_fit
 from testbed.dataplane.adapted import IcmpLimit
 from testbed.fabric.clos import Fabric
 from testbed.fabric.monitors import monitor_switches
 from testbed.fabric.packet_fabric import PacketFabric
 from testbed.fabric.segments import Segments
-from testbed.faults.events import Event, parse_events
+from testbed.faults.events import REAL, Event, parse_events
 from testbed.faults.plan import FaultPlan, noise_rates
+from testbed.measurements.canary.selection import UNLIMITED, SelectionParameters, flows_that_fit
+from testbed.measurements.measurement import Limits, Measurement
+from testbed.measurements.registry import STANDARD
+from testbed.measurements.traces.path_discovery import host_rate_limit
 from testbed.network.virtual import LinkModel
-from testbed.probes.path_discovery import host_rate_limit
 from testbed.traffic.demand import Demand, locality_share
 from testbed.traffic.flows import Traffic
 
@@ -46,16 +49,14 @@ class Inputs:
         fabric, segments: The fabric, and its path segments between switches with meters.
         monitors: The setting that places these meters.
         epochs: The epochs.
-        selection: Parameters of Canary's selection of flows.
+        measurements: What is measured, in the order of the record.
+        limits: What measurements may do.
         plan, injector, noise: The faults, the setting that chooses their injector, and the loss
             rate of each healthy directed link, float64[n_links].
         events: Drained links and restarting switches, in order of time.
         traffic: The hosts' packets.
         tcp, line_rate_bps: Share of the larger TCP flows that real TCP carries, and the rate of the
             hosts' links in bits per second.
-        probes: Probes of each host over each path of NetBouncer's plan.
-        icmp: Limit on a switch's answers to traceroutes.
-        traces_per_s: Traceroutes per second that each host may send.
     """
 
     backend: Backend
@@ -65,7 +66,8 @@ class Inputs:
     segments: Segments
     monitors: str
     epochs: Epochs
-    selection: SelectionParameters
+    measurements: Sequence[Measurement]
+    limits: Limits
     plan: FaultPlan
     injector: Injector
     noise: npt.NDArray[np.float64]
@@ -73,9 +75,6 @@ class Inputs:
     traffic: Traffic
     tcp: float
     line_rate_bps: float
-    probes: int
-    icmp: IcmpLimit
-    traces_per_s: float
 
     @property
     def real_time(self) -> bool:
@@ -90,23 +89,49 @@ class Inputs:
 
 @dataclass(frozen=True)
 class Layout:
-    """The fabric of a run, which of its switches host meters, bool[n_switches], and the traffic
-    that its hosts send."""
+    """What the settings of a run lay out.
+
+    Attributes:
+        fabric: The fabric.
+        monitor: Which of its switches host meters, bool[n_switches].
+        demand: The traffic that its hosts send.
+        events: Drained links and restarting switches, in order of time; none without packets.
+    """
 
     fabric: Fabric
     monitor: BoolArray
     demand: Demand
+    events: tuple[Event, ...]
 
 
-def layout_of(settings: Settings) -> Layout:
-    """Return the fabric of these settings, the switches with meters and the hosts' traffic.
+def layout_of(settings: Settings, fabric: Fabric | None = None) -> Layout:
+    """Return what these settings lay out, which checks that they fit the fabric.
+
+    Args:
+        settings: The settings of a run.
+        fabric: Their fabric, if it was made before.
 
     Raises:
-        ValueError: The fabric cannot be made, or has no such switches (one line).
+        ValueError: The fabric cannot be made, or has no such switches or links (one line).
     """
-    fabric = fabric_of(settings)
+    fabric = fabric_of(settings) if fabric is None else fabric
     monitor = monitor_switches(fabric, settings.monitors, settings.seed)
-    return Layout(fabric, monitor, demand_of(settings))
+    events = events_of(settings, fabric) if isinstance(fabric, PacketFabric) else ()
+    return Layout(fabric, monitor, demand_of(settings), events)
+
+
+def events_of(settings: Settings, fabric: PacketFabric) -> tuple[Event, ...]:
+    """Return the events of these settings on their fabric, in order of time.
+
+    Raises:
+        ValueError: There is no such link or switch, or an event needs real packets (one line).
+    """
+    events = parse_events(settings.events, fabric, settings.duration_s)
+    if not settings.real_time and (real := [each.kind for each in events if each.kind in REAL]):
+        raise SettingsError(
+            f"EVENTS with {real[0]} needs real packets: use BACKEND=softswitch or bmv2"
+        )
+    return events
 
 
 def demand_of(settings: Settings) -> Demand:
@@ -161,7 +186,11 @@ def _crossing(fabric: PacketFabric, traffic: Traffic) -> LongArray:
 
 
 def inputs_of(
-    settings: Settings, fabric: PacketFabric, plan: FaultPlan, traffic: Traffic
+    settings: Settings,
+    fabric: PacketFabric,
+    plan: FaultPlan,
+    traffic: Traffic,
+    measurements: Sequence[Measurement] = STANDARD,
 ) -> Inputs:
     """Return the inputs of a run with packets.
 
@@ -170,6 +199,7 @@ def inputs_of(
         fabric: The fabric of these settings.
         plan: The faults.
         traffic: The hosts' packets.
+        measurements: What is measured, in the order of the record.
     """
     segments = fabric.segments(settings.monitors, settings.seed)
     most = flows_that_fit(segments, _crossing(fabric, traffic))
@@ -182,21 +212,24 @@ def inputs_of(
         segments=segments,
         monitors=settings.monitors,
         epochs=Epochs(settings.epochs, settings.epoch_ns, settings.skew),
-        selection=SelectionParameters(
-            settings.alpha,
-            min(settings.beta, fit),
-            min(settings.delta, fit),
-            settings.eta,
-            most=most,
+        measurements=measurements,
+        limits=Limits(
+            SelectionParameters(
+                settings.alpha,
+                min(settings.beta, fit),
+                min(settings.delta, fit),
+                settings.eta,
+                most=most,
+            ),
+            settings.probes,
+            IcmpLimit.of(settings.answers_per_s(fabric)),
+            traces_of_host(settings, fabric),
         ),
         plan=plan,
         injector=settings.injector,
         noise=noise_rates(settings.noise, fabric.n_links, settings.seed),
-        events=parse_events(settings.events, fabric, settings.duration_s),
+        events=events_of(settings, fabric),
         traffic=traffic,
         tcp=settings.tcp,
         line_rate_bps=settings.line_rate_bps,
-        probes=settings.probes,
-        icmp=IcmpLimit.of(settings.answers_per_s(fabric)),
-        traces_per_s=traces_of_host(settings, fabric),
     )

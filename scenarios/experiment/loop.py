@@ -1,32 +1,28 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The epoch loop: traffic flows, the meters are read, and the controller selects more flows.
+"""The epoch loop: traffic flows, and what each epoch measured is read.
 
 The agenda of a run says what is due at which time. The network runs until the next entry is due: a
-switch changes its epoch, a fault begins or ends, the controller and 007's agents do their periodic
-work, or an epoch has drained and its meters are read.
+switch changes its epoch, a fault begins or ends, the controller and the measurements do their
+periodic work, or an epoch has drained and what it measured is read.
 """
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import numpy as np
-
-from analysis.telemetry.minus_meters import MeterDump, Rules, minus_meter, segment_counts
 from scenarios.experiment.backends import open_backend
+from scenarios.experiment.in_memory import Memory
 from scenarios.experiment.inputs import Inputs
 from scenarios.experiment.observer import Observer
-from scenarios.experiment.recording import Epoch, History, Recorder, record
+from scenarios.experiment.recording import Before, Epoch, History, Recorder, record
 from scenarios.experiment.setup import Emulation, set_up
-from testbed.control.epochs import clear_hashpipe, collect, set_parity
 from testbed.control.switch import batch
 from testbed.network.network import Network
 from testbed.network.schedules import FOREVER
 from testbed.network.virtual import LinkModel
-from testbed.record.run_tables import registers
+from testbed.record.tables import Columns
 
 if TYPE_CHECKING:
     from scenarios.experiment.clock import RunClock
@@ -36,51 +32,95 @@ def run(
     emulation: Emulation,
     writer: Recorder,
     observer: Observer,
+    by_epoch: bool = False,
 ) -> None:
     """Run all epochs and write their record.
 
     Args:
-        writer: Receives the registers after every epoch, and all other tables at the end. In real
-            time it receives all tables after every epoch, so that an interruption loses only later
-            epochs.
+        writer: Receives the tables of every epoch, and all other tables at the end. In real time it
+            receives all tables after every epoch, so that an interruption loses only later epochs.
         observer: Receives the progress, and each epoch when its steps have run.
+        by_epoch: Whether each epoch has a record of its own, `Epoch.record`.
     """
-    history, tcp = History(), emulation.tcp
-    with batch(emulation.backend.controls):
-        emulation.injector.start()
-    emulation.selector.plan(*(np.zeros(len(emulation.segments), np.int64) for _ in range(2)))
+    session = Session(emulation, writer, observer, by_epoch)
+    session.start()
+    while (epoch := session.epoch()) is not None:
+        observer.epoch_ended(epoch)
+    session.end()
 
-    clock: RunClock | None = None
 
-    def drained(number: int) -> None:
-        """End an epoch, by its number from 0, once its packets have left the network, and report
-        it."""
-        if clock is not None:
-            clock.settle()
-        observer.epoch_ended(end_epoch(number, emulation, history, writer))
+class Session:
+    """A run with packets that goes on epoch by epoch; see `run` for the arguments."""
 
-    agenda = make_agenda(emulation, drained)
-    if tcp is not None:
-        tcp.prepare()
-    emulation.network.start()
-    if tcp is not None:
-        tcp.start()
-    clock = _clock(emulation)
-    follow(
-        emulation.network,
-        agenda,
-        history.reached,
-        lambda share: observer.progressed("emulation", share),
-        (lambda gate_ns: None) if clock is None else clock.allow,
-    )
-    if clock is not None:
-        history.slowdown = round(clock.release(), 3)
-    if tcp is not None:
-        tcp.stop()
-        tcp.silence()
-    emulation.network.drain()
-    history.note_sent(emulation)
-    record(emulation, history, writer, drained=True)
+    def __init__(
+        self, emulation: Emulation, writer: Recorder, observer: Observer, by_epoch: bool = False
+    ) -> None:
+        self._emulation, self._writer, self._observer = emulation, writer, observer
+        # In real time a run may be interrupted.
+        self._history = History(every_epoch=emulation.inputs.real_time)
+        self._by_epoch = by_epoch
+        self._before: Before | None = None
+        self._clock: RunClock | None = None
+        self._ended: Epoch | None = None
+        self._steps: Iterator[None] = iter(())
+
+    def start(self) -> None:
+        """Let packets flow."""
+        emulation, tcp = self._emulation, self._emulation.tcp
+        with batch(emulation.backend.controls):
+            emulation.injector.start()
+        for each in emulation.measured.values():
+            each.begin()
+        agenda = make_agenda(emulation, self._drained)
+        if tcp is not None:
+            tcp.prepare()
+        emulation.network.start()
+        if tcp is not None:
+            tcp.start()
+        if self._by_epoch:
+            self._before = Before.now(emulation)
+        self._clock = clock = _clock(emulation)
+        self._steps = steps(
+            emulation.network,
+            agenda,
+            self._history.reached,
+            lambda share: self._observer.progressed("emulation", share),
+            (lambda gate_ns: None) if clock is None else clock.allow,
+        )
+
+    def epoch(self) -> Epoch | None:
+        """Run until the packets of the next epoch have drained and its steps have run; return it,
+        or None after the last."""
+        self._ended = None
+        for _ in self._steps:
+            if self._ended is not None:
+                break
+        return self._ended
+
+    def _drained(self, number: int) -> None:
+        """End an epoch, by its number from 0, once its packets have left the network."""
+        if self._clock is not None:
+            self._clock.settle()
+        emulation, history = self._emulation, self._history
+        memory = Memory() if self._by_epoch else None
+        epoch = end_epoch(number, emulation, history, self._writer, memory)
+        if memory is not None:
+            own = History(first=number, before=self._before, epochs=number + 1, sent=history.sent)
+            record(emulation, own, memory)
+            self._before = Before.now(emulation)
+        self._ended = epoch
+
+    def end(self) -> None:
+        """Wait until no packet is in the network, and write the record."""
+        emulation, history, tcp = self._emulation, self._history, self._emulation.tcp
+        if self._clock is not None:
+            history.slowdown = round(self._clock.release(), 3)
+        if tcp is not None:
+            tcp.stop()
+            tcp.silence()
+        emulation.network.drain()
+        history.note_sent(emulation)
+        record(emulation, history, self._writer, drained=True)
 
 
 def _clock(emulation: Emulation) -> RunClock | None:
@@ -94,46 +134,39 @@ def _clock(emulation: Emulation) -> RunClock | None:
     return RunClock(emulation.network)
 
 
-def end_epoch(number: int, emulation: Emulation, history: History, writer: Recorder) -> Epoch:
-    """Read the meters of an epoch whose packets have drained, and plan the next ones.
+def end_epoch(
+    number: int,
+    emulation: Emulation,
+    history: History,
+    writer: Recorder,
+    memory: Memory | None = None,
+) -> Epoch:
+    """Read what an epoch measured, whose packets have drained, and return it.
 
-    The order is part of the protocol (Canary, sections III-D and III-E). The packets that were sent
-    are noted first: those sent later must not count as lost, as real hosts continue to send while
-    the meters are read. The DSM rule of a retired flow stays until the meters that it fed are read.
-    The plan for the next epochs needs the minus meter of this one.
-
-    Returns:
-        The epoch with its minus meter: the packets that each flow lost on its segment.
+    The packets that were sent are noted first: those sent later must not count as lost, as real
+    hosts continue to send while switches are read.
     """
-    selector, n, real_time = emulation.selector, len(emulation.segments), emulation.inputs.real_time
     history.note_sent(emulation)
-    begin = time.perf_counter()
-    dump = MeterDump(**collect(emulation.controls, number % 2))
-    if real_time:
-        history.collection_s.append(round(time.perf_counter() - begin, 3))
-        gone = [switch for switch, control in emulation.controls.items() if control.lost]
-        history.unread += [(number, switch) for switch in gone]
-    emulation.events.epoch_read(number)
-    rules = Rules(*selector.in_force())
-    history.rules.append((number, rules))
-    writer.table(registers(number), vars(dump))  # from which the epoch can be diagnosed again
-    selector.finish_retiring()  # the last packets of these flows have left the network
     rerouted = [s for e, s in emulation.events.rerouted(number + 1) if e == number]
-    meter = minus_meter(dump, emulation.decoder.decode, emulation.segments, rules, rerouted)
-    packets, _ = segment_counts(meter, n)
-    quiet = selector.retire_quiet()
-    in_force, removed = (np.bincount(each, minlength=n) for each in (rules.segment, quiet))
-    flows = in_force - removed  # those that are monitored, also where meters lost their counts
-    selector.plan(packets, flows)
-    history.note_selection(packets, flows, in_force, removed)
-    clear_hashpipe(emulation.controls)
-    if real_time:  # a run may be interrupted
+
+    def write(name: str, columns: Columns) -> None:
+        """Write a table of the epoch."""
+        writer.table(f"{name}/epoch-{number - history.first:03d}", columns)
+        if memory is not None:  # a record of this epoch alone
+            memory.table(f"{name}/epoch-000", columns)
+
+    found = {
+        name: each.end_epoch(number, rerouted, write) for name, each in emulation.measured.items()
+    }
+    emulation.events.epoch_read(number)
+    history.epochs = number + 1
+    if history.every_epoch:
         record(emulation, history, writer)
-    return Epoch(number, emulation, meter)
+    return Epoch(number, emulation, found, memory)
 
 
 TICKS = 50
-"""Number of times in an epoch that the controller and 007's agents do their periodic work."""
+"""Number of times in an epoch that the controller and the measurements do their periodic work."""
 
 Agenda = list[tuple[int, int, Callable[[], None]]]
 """In ascending order of time: a time in ns, by how many ns the action that is due then may be late
@@ -160,9 +193,8 @@ def make_agenda(emulation: Emulation, drained: Callable[[int], None]) -> Agenda:
     for at in ticks:
         agenda.append((at, usual, lambda at=at: _tick(emulation, at, at == ticks[-1])))
     for epoch in range(inputs.epochs.number):
-        for at, switch in emulation.clock.flips(epoch, emulation.monitors):
-            control, parity = emulation.controls[switch], (epoch + 1) % 2
-            agenda.append((at, of_flip, lambda c=control, p=parity: set_parity(c, p)))
+        for each in emulation.measured.values():
+            agenda += [(at, of_flip, action) for at, action in each.changes(epoch)]
         at = (epoch + 1) * period + emulation.backend.drain_ns
         agenda.append((at, usual, lambda e=epoch: drained(e)))
     agenda.sort(key=lambda item: item[0])
@@ -170,15 +202,15 @@ def make_agenda(emulation: Emulation, drained: Callable[[int], None]) -> Agenda:
 
 
 def _tick(emulation: Emulation, now_ns: int, last: bool) -> None:
-    """Do the periodic work: the controller restores switches that restarted and installs and
-    removes rules, and 007's agents trace connections that lost packets."""
+    """Do the periodic work: the controller restores switches that restarted, and each measurement
+    does its own, such as installing rules or tracing connections."""
     tick_ns = emulation.inputs.epochs.length_ns // TICKS
     if emulation.network.now_ns >= now_ns + tick_ns and not last:
         return  # late in real time: the next tick is due too, and does the same work
     emulation.events.reconcile()
-    emulation.selector.poll(now_ns)
-    tcp = emulation.tcp
-    emulation.agents.poll(now_ns, None if tcp is None else tcp.retransmitted())
+    retransmitted = None if emulation.tcp is None else emulation.tcp.retransmitted()
+    for each in emulation.measured.values():
+        each.poll(now_ns, retransmitted)
 
 
 def gates(agenda: Agenda) -> list[int]:
@@ -191,14 +223,14 @@ def gates(agenda: Agenda) -> list[int]:
     return found[::-1]
 
 
-def follow(
+def steps(
     network: Network,
     agenda: Agenda,
     reached: Callable[[int], None],
     progress: Callable[[float], None],
     allow: Callable[[int], None] = lambda gate_ns: None,
-) -> None:
-    """Run the network, and carry out the agenda's actions when they are due.
+) -> Iterator[None]:
+    """Run the network, and carry out the agenda's actions when they are due; yield after each.
 
     Args:
         reached: Called before each action with its delay in ns.
@@ -213,6 +245,7 @@ def follow(
         reached(network.now_ns - at)
         action()
         progress(at / end)
+        yield
 
 
 def emulate(
@@ -221,6 +254,7 @@ def emulate(
     recorder: Recorder,
     logs: Path,
     observer: Observer,
+    by_epoch: bool = False,
 ) -> None:
     """Bring a network up, run all epochs on it, record them, and take it down.
 
@@ -229,6 +263,7 @@ def emulate(
         links: Delay, rate and queues of the links of a network in virtual time.
         logs: The folder for the output of a real network's processes.
         observer: Receives the progress, and the events of the network.
+        by_epoch: Whether each epoch has a record of its own, `Epoch.record`.
 
     Raises:
         testbed.network.network.NetworkError: A real network cannot be brought up (one line).
@@ -239,5 +274,5 @@ def emulate(
     with open_backend(inputs, links, logs) as backend:
         emulation = set_up(inputs, backend, progress=observer.progressed)
         observer.network_up(emulation)
-        run(emulation, recorder, observer)
+        run(emulation, recorder, observer, by_epoch)
         observer.network_ended()

@@ -19,6 +19,7 @@ from scenarios.experiment.inputs import layout_of
 from scenarios.experiment.run import expected_of
 from scenarios.experiment.settings import Settings
 from testbed.cores import usable_cores
+from testbed.fabric.clos import Fabric
 from testbed.network.speed import slowness
 
 PACKET_S = {"softswitch": 100e-6, "bmv2": 750e-6}
@@ -34,7 +35,12 @@ LONGEST_EPOCH_MS = 60_000
 _LOOKING_S = 0.3
 
 
-def at_this_pace(settings: Settings, named: Collection[str], free: float | None = None) -> Settings:
+def at_this_pace(
+    settings: Settings,
+    named: Collection[str],
+    free: float | None = None,
+    fabric: Fabric | None = None,
+) -> Settings:
     """Return settings with the load, the epoch length and the ICMP budget that this machine can
     carry in real time now.
 
@@ -45,11 +51,12 @@ def at_this_pace(settings: Settings, named: Collection[str], free: float | None 
         settings: The settings of the run.
         named: The names of settings that the user gave; these do not change.
         free: Number of processors that the run can have; by default those that are free now.
+        fabric: The fabric of the settings, if it was made before.
     """
     if not settings.real_time:
         return settings
     seconds = settings.epochs * settings.epoch_ms / 1000
-    layout = layout_of(settings)
+    layout = layout_of(settings, fabric)
     wanted = expected_of(settings, layout, 0, flock=False).packets / seconds
     free = free_processors() if free is None else free
     carried = free * BUSY / (PACKET_S[settings.backend] * slowness())

@@ -4,25 +4,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import Any, Protocol, cast
 
 import numpy as np
 import numpy.typing as npt
 
-from analysis.telemetry.minus_meters import MinusMeter, Rules
+from scenarios.experiment.in_memory import Memory, MemoryRecord
 from scenarios.experiment.setup import Emulation
-from testbed.control.epochs import upload_bytes
 from testbed.dataplane import CAUSES
-from testbed.fabric.ecmp import Ecmp
 from testbed.fabric.pathbf import bloom_mask
-from testbed.fabric.paths import PathSets
+from testbed.measurements.measurement import Counts
+from testbed.measurements.tables import joined
 from testbed.network.network import EmulatorDrops, OwnLosses, Statistics
 from testbed.network.virtual import DROP_CAUSES
-from testbed.probes.path_discovery import assemble_paths, parse_time_exceeded
 from testbed.record.documents import Conservation, Network
 from testbed.record.fabric_file import fabric_columns
-from testbed.record.run_tables import PLANS
 from testbed.record.tables import Columns, Texts
 
 LongArray = npt.NDArray[np.int64]
@@ -44,15 +41,21 @@ class Recorder(Protocol):
 
 
 @dataclass(frozen=True)
-class Selected:
-    """For each segment, the counts of an epoch's meters and the changes of its flows' rules,
-    int64[S] each; see the table ``selection`` of `testbed.record.run_tables`."""
+class Before:
+    """The packets that each flow of each source had sent and lost, int64[F] each by the number of
+    the source."""
 
-    packets: LongArray
-    flows: LongArray
-    rules: LongArray
-    installed: LongArray
-    removed: LongArray
+    sent: Mapping[int, LongArray]
+    lost: Mapping[int, LongArray]
+
+    @classmethod
+    def now(cls, emulation: Emulation) -> Before:
+        """Return the counts of this moment."""
+        numbers = [each.number for each in emulation.sending]
+        sent = {each: emulation.network.sent(each).astype(np.int64) for each in numbers}
+        drops = emulation.network.drops()
+        lost = {each: _lost_by_now(emulation, each, sent[each], drops) for each in numbers}
+        return cls(sent, lost)
 
 
 @dataclass
@@ -60,77 +63,101 @@ class History:
     """The record of a run so far that the network itself does not keep.
 
     Attributes:
-        rules: The DSM rules in force in each epoch.
-        selection: The changes of these rules in each epoch.
+        every_epoch: Whether the record is written after every epoch.
+        first: The first epoch of the record, from 0.
+        before: What hosts had counted when it began.
+        epochs: The number of epochs that have ended, with those before the first.
         late_ns: The largest delay of the controller, in ns.
         slowdown: How many times slower than real time the run's clock was, from 1.
-        collection_s: The seconds that each reading of the meters took.
-        unread: Pairs (epoch, switch) whose meters were lost.
         sent: For each source, the packets that each flow had sent when last noted, int64[n_flows].
     """
 
-    rules: list[tuple[int, Rules]] = field(default_factory=list)
-    selection: list[Selected] = field(default_factory=list)
+    every_epoch: bool = False
+    first: int = 0
+    before: Before | None = None
+    epochs: int = 0
     late_ns: int = 0
     slowdown: float = 1.0
-    collection_s: list[float] = field(default_factory=list)
-    unread: list[tuple[int, int]] = field(default_factory=list)
     sent: dict[int, LongArray] = field(default_factory=dict)
+
+    @classmethod
+    def of_epoch(cls, number: int, emulation: Emulation) -> History:
+        """Return the history of a record of one epoch, which begins now."""
+        return cls(True, number, Before.now(emulation))
+
+    def cells(self, cells: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+        """Return pairs (epoch, switch) of this record, with its first epoch as 0."""
+        return [(epoch - self.first, each) for epoch, each in cells if epoch >= self.first]
 
     def reached(self, late_ns: int) -> None:
         """Note that an action was carried out ``late_ns`` (ns) after it was due."""
         self.late_ns = max(self.late_ns, late_ns)
 
-    def note_selection(
-        self, packets: LongArray, flows: LongArray, rules: LongArray, removed: LongArray
-    ) -> None:
-        """Append an epoch's row of `Selected`; rules that the epoch before did not leave are
-        new."""
-        before = self.selection[-1:]
-        left = before[0].rules - before[0].removed if before else 0
-        self.selection.append(Selected(packets, flows, rules, rules - left, removed))
-
     def note_sent(self, emulation: Emulation) -> None:
         """Note the packets that each flow of each source has sent by now."""
         network = emulation.network
-        numbers = emulation.sources.numbers
-        self.sent = {source: network.sent(source).astype(np.int64) for source in numbers}
+        numbers = [each.number for each in emulation.sending]
+        self.sent = {number: network.sent(number).astype(np.int64) for number in numbers}
 
 
 def record(emulation: Emulation, history: History, writer: Recorder, drained: bool = False) -> None:
     """Write all tables but the registers, from what is known up to now; ``drained`` says that no
     packet is under way any more."""
-    sources, network = emulation.sources, emulation.network
+    network = emulation.network
     taken = network.fault_drops() + emulation.injector.dropped()  # asks every switch: once
     by_faults, by_emulator = _drops_of_packets(emulation, taken)
     drops = network.drops()
-    data = drops[drops["source"] == sources.data]
+    counts = _counts(emulation, history, drops)
     writer.text("truth.yaml", emulation.plan.to_yaml(emulation.topology))
     writer.table("fabric", fabric_columns(emulation.topology))
     writer.table("switches", _switches(emulation))
     writer.table("links", _links(emulation, taken, by_faults))
     if by_emulator is not None:
         writer.table("emulator_drops", vars(by_emulator))
-    writer.table("rules", _rules(history))
-    writer.table("selection", _selection(history))
-    sent, lost = _sent_and_lost(emulation, history, sources.data)
+    writer.table("flows", _flows(emulation, counts))
+    for name, columns in joined(one.tables(counts) for one in emulation.measured.values()).items():
+        writer.table(name, columns)
+    writer.table("drops", _drops(emulation, drops[drops["source"] == emulation.data.number]))
+    network_json = _network(emulation, history, counts, by_faults, by_emulator, drained)
+    writer.json("network.json", network_json)
+
+
+def _counts(emulation: Emulation, history: History, drops: npt.NDArray[Any]) -> Counts:
+    """Return what hosts counted and received; of real TCP, what their kernels report."""
+    network, sent = emulation.network, dict(history.sent)
+    lost = {number: _lost(emulation, number, each) for number, each in sent.items()}
+    if (before := history.before) is not None:
+        lost = {n: _lost_by_now(emulation, n, each, drops) for n, each in sent.items()}
+        sent = {number: each - before.sent[number] for number, each in sent.items()}
+        lost = {number: each - before.lost[number] for number, each in lost.items()}
+    counts = Counts(
+        first=history.first,
+        sent=sent,
+        lost=lost,
+        replies=network.replies(),
+        statistics=network.statistics,
+        withheld=int((drops["cause"] == CAUSES["ttl"]).sum()),
+    )
     if emulation.tcp is not None:
-        carried = emulation.transfers.flow
-        sent[carried], lost[carried] = emulation.tcp.counts()
-    writer.table("flows", _flows(emulation, sent, lost))
-    writer.table("probe_paths", _probe_paths(emulation))
-    writer.table("probe_counts", _probe_counts(emulation, history))
-    writer.table("connections", _connections(emulation, lost))
-    writer.table("drops", _drops(emulation, data))
-    writer.json("network.json", _network(emulation, history, by_faults, by_emulator, drained))
+        carried, data = emulation.transfers.flow, emulation.data.number
+        counts.sent[data][carried], counts.lost[data][carried] = emulation.tcp.counts()
+    return counts
 
 
-def _sent_and_lost(
-    emulation: Emulation, history: History, source: int
-) -> tuple[LongArray, LongArray]:
-    """Return the packets that each flow of a source sent and lost, int64[n_flows] each."""
-    sent = history.sent[source]
-    return sent, sent - np.minimum(emulation.network.delivered(source), sent)
+def _lost(emulation: Emulation, number: int, sent: LongArray) -> LongArray:
+    """Return the packets that each flow of a source has lost of those that it has ``sent``."""
+    return sent - np.minimum(emulation.network.delivered(number), sent)
+
+
+def _lost_by_now(
+    emulation: Emulation, number: int, sent: LongArray, drops: npt.NDArray[Any]
+) -> LongArray:
+    """Return the same while packets are under way. In virtual time the drops tell them from those
+    that are lost; a real network stands still, and none is under way."""
+    if emulation.inputs.real_time:
+        return _lost(emulation, number, sent)
+    own = drops["tag"][drops["source"] == number].astype(np.int64)
+    return np.minimum(np.bincount(own, minlength=len(sent)), sent)
 
 
 def _switches(emulation: Emulation) -> Mapping[str, Any]:
@@ -138,10 +165,10 @@ def _switches(emulation: Emulation) -> Mapping[str, Any]:
     topology = emulation.topology
     return {
         "name": topology.switch_names,
-        "id": emulation.ids,
-        "mask": bloom_mask(emulation.ids),
+        "id": emulation.run.ids,
+        "mask": bloom_mask(emulation.run.ids),
         "ip": topology.switch_ip,
-        "monitor": np.isin(np.arange(topology.n_switches), emulation.monitors),
+        "monitor": np.isin(np.arange(topology.n_switches), emulation.run.monitors),
     }
 
 
@@ -192,29 +219,9 @@ def _corrupted(emulation: Emulation) -> npt.NDArray[np.uint64]:
     return np.bincount(links, minlength=n)[:n].astype(np.uint64)
 
 
-def _rules(history: History) -> Mapping[str, Any]:
-    """Return the columns of the table ``rules``: the DSM rules in force in each epoch."""
-    epoch = [np.full(len(rules), number, np.int32) for number, rules in history.rules]
-    columns = {
-        name: np.concatenate([getattr(rules, name) for _, rules in history.rules])
-        for name in ("flow_hi", "flow_lo", "segment")
-    }
-    return {"epoch": np.concatenate(epoch), **columns}
-
-
-def _selection(history: History) -> Mapping[str, Any]:
-    """Return the columns of the table ``selection``; rows with only zeros are left out."""
-    names = [each.name for each in fields(Selected)]
-    counts = np.array([[getattr(each, name) for name in names] for each in history.selection])
-    epoch, segment = np.nonzero(counts.any(axis=1))
-    number = np.array([number for number, _ in history.rules])
-    columns = {name: counts[epoch, n, segment] for n, name in enumerate(names)}
-    return {"epoch": number[epoch], "segment": segment, **columns}
-
-
-def _flows(emulation: Emulation, sent: LongArray, lost: LongArray) -> Mapping[str, Any]:
+def _flows(emulation: Emulation, counts: Counts) -> Mapping[str, Any]:
     """Return the columns of the table ``flows``, with the packets that each flow sent and lost."""
-    topology, traffic = emulation.topology, emulation.sources.traffic
+    topology, traffic = emulation.topology, emulation.run.traffic
     return {
         "src_host": traffic.src_host,
         "dst_host": traffic.dst_host,
@@ -223,45 +230,15 @@ def _flows(emulation: Emulation, sent: LongArray, lost: LongArray) -> Mapping[st
         "protocol": traffic.protocol,
         "src_tor": topology.host_tor[traffic.src_host],
         "dst_tor": topology.host_tor[traffic.dst_host],
-        "sent": sent,
-        "lost": lost,
-    }
-
-
-def _probe_paths(emulation: Emulation) -> Mapping[str, Any]:
-    """Return NetBouncer's bounces, by ToR and core switch, followed by deTector's paths."""
-    bounces = Ecmp(emulation.topology).bounces()
-    matrix = emulation.sources.matrix.paths
-    return {
-        "plan": [PLANS[0]] * len(bounces) + [PLANS[1]] * len(matrix),
-        "path": PathSets.join([PathSets.known(p) for p in (bounces, matrix)]).paths,
-    }
-
-
-def _probe_counts(emulation: Emulation, history: History) -> Mapping[str, Any]:
-    """Return the columns of the table ``probe_counts``: probes sent and lost on each path."""
-    topology, sources = emulation.topology, emulation.sources
-    probes, matrix = sources.probes, sources.matrix
-    n_bouncing = len(topology.bouncing)
-    bounce = topology.host_tor[probes.host] * n_bouncing + probes.core
-    counts = (
-        _sent_and_lost(emulation, history, source)
-        for source in (sources.probing, sources.probing_matrix)
-    )
-    sent, lost = (np.concatenate(part) for part in zip(*counts, strict=True))
-    return {
-        "path": np.concatenate((bounce, len(Ecmp(topology).to_top) + matrix.path)),
-        "src_host": np.concatenate((probes.host, matrix.src_host)),
-        "dst_host": np.concatenate((probes.host, matrix.dst_host)),
-        "sent": sent,
-        "lost": lost,
+        "sent": counts.sent[emulation.data.number],
+        "lost": counts.lost[emulation.data.number],
     }
 
 
 def _drops(emulation: Emulation, drops: npt.NDArray[Any]) -> Mapping[str, Any]:
     """Return every lost packet of the traffic, with the epoch in which its upstream counted it; -1
     if none did."""
-    epoch = emulation.clock.epoch_of(drops["time_ns"], drops["parity"])
+    epoch = emulation.run.clock.epoch_of(drops["time_ns"], drops["parity"])
     cause = np.searchsorted(sorted(DROP_CAUSES), drops["cause"])
     return {
         "time_ns": drops["time_ns"],
@@ -273,39 +250,24 @@ def _drops(emulation: Emulation, drops: npt.NDArray[Any]) -> Mapping[str, Any]:
     }
 
 
-def _connections(emulation: Emulation, lost: LongArray) -> Mapping[str, Any]:
-    """Return the connections with loss that 007 traced, and how far each trace got."""
-    traffic, topology = emulation.sources.traffic, emulation.topology
-    replies = parse_time_exceeded(emulation.network.replies()["data"], topology)
-    traced = np.flatnonzero(emulation.agents.traced & (lost > 0))
-    paths = assemble_paths(topology, traffic, traced, replies)
-    src, dst = (topology.host_tor[h[traced]] for h in (traffic.src_host, traffic.dst_host))
-    return {
-        "flow": traced,
-        "path": paths,
-        "complete": paths.length == topology.hops(src, dst),
-    }
-
-
 def _network(
     emulation: Emulation,
     history: History,
+    counts: Counts,
     by_faults: npt.NDArray[np.uint64],
     by_emulator: EmulatorDrops | None,
     drained: bool,
 ) -> Network:
     """Return the content of ``network.json``: counters of the whole network."""
-    statistics, selector = emulation.network.statistics, emulation.selector
+    statistics = counts.statistics
     # A real network counts packets that its fault tables dropped, but none of netem or nftables.
     real = emulation.inputs.real_time
     fault_drops = int(by_faults.sum()) if real else statistics.fault_drops
-    exchanged = selector.exchanged
-    meters = upload_bytes(len(emulation.monitors)) * len(history.rules)
     conservation = _conservation(statistics, fault_drops, by_emulator, drained)
     network: Network = {
         "fabric": emulation.topology.title,
         "hosts_per_tor": emulation.topology.hosts_per_tor,
-        "epochs": len(history.rules),
+        "epochs": history.epochs - history.first,
         "packet_hops": statistics.packet_hops,
         "conservation": conservation,
         "other_drops": statistics.other_drops,
@@ -313,32 +275,22 @@ def _network(
         "in_flight": statistics.in_flight,
         "degraded": _degraded(emulation, history, by_emulator, conservation.get("unaccounted", 0)),
         "controller_late_ms": history.late_ns // 1_000_000,
-        "collection_seconds": history.collection_s,
-        "unread": history.unread,
+        "collection_seconds": [],
         "events": [*emulation.events.in_words(), *_dropped_in_restarts(by_emulator)],
-        "restarted": emulation.events.void(len(history.rules)),
-        "rerouted": emulation.events.rerouted(len(history.rules)),
-        "flows_a_segment": int(np.min(selector.parameters.most)),
-        "rules_installed": selector.installed,
-        "rules_removed": selector.removed,
-        "rules_refused": selector.refused,
-        "digests": exchanged.digests,
-        "counters_read": exchanged.counters,
-        "control_bytes": exchanged.bytes,
-        "canary_bytes": meters + exchanged.bytes,
-        "traceroute_packets": emulation.agents.packets,
-        "icmp_messages": len(emulation.network.replies()),
+        "restarted": history.cells(emulation.events.void(history.epochs)),
+        "rerouted": history.cells(emulation.events.rerouted(history.epochs)),
+        "canary_bytes": 0,
+        "traceroute_packets": 0,
         "tcp": None if emulation.tcp is None else emulation.tcp.report(),
     }
     if real:
         network["slowdown"] = history.slowdown
         links, hosts = emulation.events.switched_off()
         network["links_off"], network["hosts_off"] = sorted(links), sorted(hosts)
-    else:  # real switches do not report the answers that they withheld
-        drops = emulation.network.drops()
-        network["icmp_refused"] = refused = int((drops["cause"] == CAUSES["ttl"]).sum())
-        network["icmp_messages"] = statistics.ttl_drops - refused
-    return network
+    figures: dict[str, Any] = dict(network)
+    for each in emulation.measured.values():
+        figures |= each.figures(counts)
+    return cast(Network, figures)
 
 
 def _conservation(
@@ -446,9 +398,16 @@ def _places(lost: Mapping[str, int]) -> str:
 
 @dataclass(frozen=True)
 class Epoch:
-    """An epoch that has ended: its number, from 0, and the packets that each flow lost on its
-    segment (Canary's minus meter)."""
+    """An epoch that has ended: its number, from 0, and what each measurement found in it, by name
+    (`testbed.measurements.measurement.Running.end_epoch`)."""
 
     number: int
     emulation: Emulation
-    meter: MinusMeter
+    found: Mapping[str, Any]
+    memory: Memory | None = None
+
+    def record(self, config: Mapping[str, Any]) -> MemoryRecord:
+        """Return the record of this epoch alone, if the run keeps one; ``config`` is the content of
+        its ``config.json``."""
+        assert self.memory is not None
+        return MemoryRecord(config, self.memory, self.emulation)

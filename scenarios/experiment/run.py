@@ -19,33 +19,37 @@ import numpy.typing as npt
 from analysis.evaluation.budgets import measured
 from analysis.evaluation.metrics import lossy_links
 from analysis.evaluation.report import diagnosis_columns, figures, run_methods
+from analysis.methods.base import views_of
 from analysis.methods.diagnosis import Diagnosis
 from analysis.methods.domain import World
 from analysis.methods.registry import METHODS, BuiltMethod, find_methods
 from analysis.telemetry.observations import read_telemetry
 from analysis.telemetry.telemetry import MissingTelemetry, SegmentCounts
 from scenarios.experiment.backends import need_backend
+from scenarios.experiment.by_epoch import EpochVerdicts
 from scenarios.experiment.estimate import Estimate, estimate, need_memory
 from scenarios.experiment.inputs import Layout, inputs_of, layout_of, links_of
 from scenarios.experiment.loop import emulate
-from scenarios.experiment.observer import Observer, Progress
+from scenarios.experiment.observer import Observer, Observers, Progress
 from scenarios.experiment.request import Scenario
 from scenarios.experiment.settings import Settings
 from scenarios.experiment.without_packets import simulate
 from scenarios.process.signals import signals_blocked
 from testbed.dataplane import source_digests
 from testbed.errors import UserError
+from testbed.fabric.clos import Fabric
 from testbed.fabric.names import command, some_of
 from testbed.fabric.packet_fabric import PacketFabric
 from testbed.faults.plan import FaultPlan, noise_range
-from testbed.probes.without_packets import write_run
+from testbed.measurements.measurement import Measurement
+from testbed.measurements.registry import STANDARD, chosen
+from testbed.measurements.without_packets import write_run
 from testbed.record.documents import Metered, Summary
 from testbed.record.files import free_buffers
 from testbed.record.run import RunDirectory, RunWriter, segment_columns
 from testbed.record.run_tables import registers
 from testbed.record.truth import failed_devices, links_with_matches
 from testbed.traffic.demand import make_traffic, traffic_file
-from testbed.traffic.flows import Traffic
 from testbed.traffic.summary import describe
 
 
@@ -95,8 +99,9 @@ def rare_collections() -> Iterator[None]:
         gc.set_threshold(*before)
 
 
-def check_inputs(scenario: Scenario, settings: Settings) -> None:
-    """Check what a run is made of before anything is measured or brought up for it.
+def check_inputs(scenario: Scenario, settings: Settings) -> Layout:
+    """Check what a run is made of before anything is measured or brought up for it, and return what
+    its settings lay out.
 
     Raises:
         ValueError: The machine cannot run this backend, or the fabric, the traffic or the faults
@@ -108,6 +113,7 @@ def check_inputs(scenario: Scenario, settings: Settings) -> None:
     path = traffic_file(settings.traffic)
     if path is not None and not path.exists() and isinstance(layout.fabric, PacketFabric):
         make_traffic(layout.demand, layout.fabric)  # raises the error of the run
+    return layout
 
 
 @rare_collections()
@@ -118,6 +124,7 @@ def run_experiment(
     place: Path | RunWriter,
     methods: Sequence[BuiltMethod] | None = None,
     observer: Observer = Observer(),
+    fabric: Fabric | None = None,
 ) -> Summary:
     """Emulate a scenario, and diagnose it with each method; the run directory appears when all is
     done.
@@ -129,6 +136,7 @@ def run_experiment(
         place: The path of the run directory, or the run's writer, which knows the final path.
         methods: The methods that diagnose the run; by default those of the testbed.
         observer: Receives the events of the run while it goes on.
+        fabric: The fabric of the settings, if it was made before.
 
     Returns:
         The content of ``summary.json``.
@@ -143,30 +151,25 @@ def run_experiment(
     writer = place if isinstance(place, RunWriter) else RunWriter(place)
     try:
         need_backend(settings.backend, settings.tcp > 0)
-        layout = layout_of(settings)
-        fabric = layout.fabric
-        plan = scenario.faults(fabric, settings)
+        layout = layout_of(settings, fabric)
+        plan = scenario.faults(layout.fabric, settings)
         flock = any(method.name.startswith("flock") for method in methods)
-        expected = expected_of(settings, layout, len(plan.links), flock)
+        measurements = chosen(views_of(each.method for each in methods), settings.measure)
+        expected = expected_of(settings, layout, len(plan.links), flock, measurements)
         need_memory(expected)
         observer.estimated(expected)
-        writer.config(run_config(name, settings))
-        if settings.backend == "flow":
-            write_run(simulate(settings, plan, layout, progress=observer.progressed), writer)
-        else:
-            assert isinstance(fabric, PacketFabric)  # the settings have checked this
-            where = f"{fabric.title} on {settings.backend}, seed {settings.seed}"
-            title = f"{Path(name).stem}: {where}"
-            observer.planned(title, fabric, layout.monitor, plan, settings.epochs)
-            observer.progressed("traffic", 0.0)
-            traffic, account = make_traffic(
-                layout.demand, fabric, lambda share: observer.progressed("traffic", share)
-            )
-            if account is not None:
-                writer.json("capture.json", account.as_dict())
-            _emulate(scenario, settings, fabric, plan, traffic, writer, observer)
+        config = run_config(name, settings, measurements)
+        writer.config(config)
+        times = settings.epoch_ms / 1000, settings.duration_s
+        verdicts = EpochVerdicts(methods, config, plan, *times)
+        seen = Observers(observer, verdicts) if settings.diagnose == "epoch" else observer
+        _measure(name, scenario, settings, layout, plan, measurements, writer, seen)
+        if settings.diagnose == "epoch":
+            writer.table("verdicts", verdicts.columns)
         run = RunDirectory(writer.partial, finished=False)
         summary = _diagnose(run, writer, observer.progressed, methods)
+        for method, found in verdicts.figures().items():
+            summary["methods"][method]["by_epoch"] = found
         with suppress(UserError, OSError):  # the file of the traffic may be gone by now
             summary["flow_sizes"] = describe(settings.traffic, run.table("flows")["sent"])
         summary["wall_seconds"] = round(time.perf_counter() - begin, 3)
@@ -193,7 +196,13 @@ def _own_methods() -> list[BuiltMethod]:
     return find_methods(",".join(METHODS))
 
 
-def expected_of(settings: Settings, layout: Layout, failures: int, flock: bool = True) -> Estimate:
+def expected_of(
+    settings: Settings,
+    layout: Layout,
+    failures: int,
+    flock: bool = True,
+    measurements: Sequence[Measurement] = STANDARD,
+) -> Estimate:
     """Return the estimated time and memory of a run.
 
     Args:
@@ -201,32 +210,47 @@ def expected_of(settings: Settings, layout: Layout, failures: int, flock: bool =
         layout: The fabric, the meters and the traffic of these settings.
         failures: Number of faulty directed links.
         flock: Whether Flock is among the methods.
+        measurements: What is measured.
     """
+    traced = any(each.view == "connections" for each in measurements)
     return estimate(
         settings.backend,
         layout.fabric,
         layout.monitor,
         layout.demand,
         settings.epochs,
-        settings.probes,
+        settings.probes * sum(each.probes for each in measurements),
         failures,
         flock=flock,
-        traced="A2" in settings.telemetry.split("+"),
+        traced=traced and "A2" in settings.telemetry.split("+"),
     )
 
 
-def _emulate(
+def _measure(
+    name: str,
     scenario: Scenario,
     settings: Settings,
-    fabric: PacketFabric,
+    layout: Layout,
     plan: FaultPlan,
-    traffic: Traffic,
+    measurements: Sequence[Measurement],
     writer: RunWriter,
     observer: Observer,
 ) -> None:
-    """Emulate a run with packets, and write its record."""
-    inputs = inputs_of(settings, fabric, plan, traffic)
-    emulate(inputs, links_of(settings, scenario.links), writer, writer.partial / "logs", observer)
+    """Make a run with packets or without, and write its record."""
+    progress, fabric = observer.progressed, layout.fabric
+    if settings.backend == "flow":
+        write_run(simulate(settings, plan, layout, measurements, progress=progress), writer)
+        return
+    assert isinstance(fabric, PacketFabric)  # the settings have checked this
+    where = f"{fabric.title} on {settings.backend}, seed {settings.seed}"
+    observer.planned(f"{Path(name).stem}: {where}", fabric, layout.monitor, plan, settings.epochs)
+    progress("traffic", 0.0)
+    traffic, account = make_traffic(layout.demand, fabric, lambda share: progress("traffic", share))
+    if account is not None:
+        writer.json("capture.json", account.as_dict())
+    inputs = inputs_of(settings, fabric, plan, traffic, measurements)
+    links, logs = links_of(settings, scenario.links), writer.partial / "logs"
+    emulate(inputs, links, writer, logs, observer, settings.diagnose == "epoch")
 
 
 def analyze(
@@ -253,6 +277,9 @@ def analyze(
         summary = _diagnose(run, writer, progress, chosen)
         if (path / "summary.json").is_file():
             summary["wall_seconds"] = run.summary["wall_seconds"]
+            for name, entry in run.summary["methods"].items():
+                if name in summary["methods"] and (found := entry.get("by_epoch")) is not None:
+                    summary["methods"][name]["by_epoch"] = found
             if (sizes := run.summary.get("flow_sizes")) is not None:
                 summary["flow_sizes"] = sizes
         writer.json("summary.json", summary)
@@ -395,9 +422,13 @@ def _early(run: RunDirectory) -> list[str]:
     return [f"it ended after {run.epochs} of {asked} epochs"] if run.epochs < asked else []
 
 
-def run_config(name: str, settings: Settings) -> dict[str, Any]:
-    """Return the content of ``config.json``: settings, scenario, and versions of the software."""
+def run_config(
+    name: str, settings: Settings, measurements: Sequence[Measurement] = STANDARD
+) -> dict[str, Any]:
+    """Return the content of ``config.json``: settings, scenario, what is measured, and versions of
+    the software."""
     config = settings.as_dict() | {"scenario": Path(name).stem}
+    config["measurements"] = [each.name for each in measurements]
     del config["threads"]  # it changes no result: equal runs have equal records
     packages = ("canary-testbed", "numpy", "pyarrow")
     config["versions"] = {"python": platform.python_version()}

@@ -18,11 +18,10 @@ from pydantic.fields import FieldInfo
 
 from testbed.errors import UserError
 from testbed.fabric.clos import Fabric
-from testbed.fabric.monitors import monitor_switches
 from testbed.fabric.names import nearest
-from testbed.fabric.topologies import is_described, make_packet_fabric
-from testbed.faults.events import REAL, parse_events
+from testbed.fabric.topologies import is_described
 from testbed.faults.plan import noise_range
+from testbed.measurements.registry import check_names
 from testbed.record.documents import EPOCHS, TELEMETRY
 from testbed.record.messages import first_problem
 from testbed.traffic.demand import PACKETS_AN_EPOCH, flow_rates, locality_share
@@ -242,6 +241,21 @@ class Settings:
             "section 6.3): without noise any lost packet proves a fault",
         ),
     ] = "0..0.0001"
+    measure: Annotated[
+        str,
+        Field(
+            description="measurements to make besides those that `METHODS` read, for methods of "
+            "later: `canary`, `bounce`, `matrix`, `traces`, `counters` (of interfaces) or those of "
+            "installed packages, joined by `+`; `all` but `counters`; `none`"
+        ),
+    ] = "none"
+    diagnose: Annotated[
+        Literal["end", "epoch"],
+        Field(
+            description="when methods are asked: at the `end` of the run, or also after each "
+            "`epoch`, for what it measured alone: time to detect, and false alarms an epoch"
+        ),
+    ] = "end"
     backend: Annotated[
         Backend,
         Field(
@@ -328,8 +342,10 @@ class Settings:
 
     @model_validator(mode="after")
     def _fit_together(self) -> Settings:
-        """Check that the settings fit each other."""
-        noise_range(self.noise)  # raises an error, as do the calls below
+        """Check that the settings fit each other; `scenarios.experiment.inputs.layout_of` checks
+        those that need the fabric."""
+        check_names(self.measure)  # raises an error, as do the calls below
+        noise_range(self.noise)
         self.flow_rates  # noqa: B018
         locality_share(self.locality)
         if self.injector != "auto" and self.backend == "flow":
@@ -338,19 +354,10 @@ class Settings:
             raise SettingsError(
                 f"INJECTOR={self.injector} needs real links: use INJECTOR=p4, or another BACKEND"
             )
+        if self.backend == "flow" and self.diagnose == "epoch":
+            raise SettingsError("DIAGNOSE=epoch needs packets: leave it out, or another BACKEND")
         if self.backend == "flow" and self.events.strip().lower() != "none":
             raise SettingsError("EVENTS needs packets: leave it out, or another BACKEND")
-        if not is_described(self.topology):  # the fabric is checked where the file is read
-            pass
-        elif self.backend != "flow" or self.topology == "fat-tree":
-            fabric = make_packet_fabric(self.topology, self.k)
-            if self.backend != "flow":
-                events = parse_events(self.events, fabric, self.duration_s)
-                if not self.real_time and (real := [e.kind for e in events if e.kind in REAL]):
-                    raise SettingsError(
-                        f"EVENTS with {real[0]} needs real packets: use BACKEND=softswitch or bmv2"
-                    )
-                monitor_switches(fabric, self.monitors, self.seed)
         if self.threads and self.backend != "virtual":
             raise SettingsError(f"THREADS={self.threads} needs BACKEND=virtual: leave it out")
         for name in ("rate", "queue", "delay"):

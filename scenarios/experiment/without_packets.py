@@ -1,18 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Simulates a run without packets, as its settings say (`testbed.probes.without_packets`)."""
+"""Simulates a run without packets, as its settings say (`testbed.measurements.without_packets`)."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from scenarios.experiment.inputs import Layout, traces_of_host
 from scenarios.experiment.settings import Settings
-from testbed.control.selection import SelectionParameters
 from testbed.dataplane.adapted import IcmpLimit
 from testbed.faults.plan import FaultPlan, noise_rates
-from testbed.probes import without_packets
-from testbed.probes.without_packets import FlowInputs, FlowRun
-from testbed.record.measurements import flow_records
+from testbed.measurements import without_packets
+from testbed.measurements.canary.selection import SelectionParameters
+from testbed.measurements.flows.measurement import flow_records
+from testbed.measurements.measurement import Limits, Measurement
+from testbed.measurements.registry import STANDARD
+from testbed.measurements.without_packets import FlowInputs, FlowRun
 from testbed.traffic.demand import arrivals_without_packets
 
 
@@ -20,6 +22,7 @@ def simulate(
     settings: Settings,
     plan: FaultPlan,
     layout: Layout,
+    measurements: Sequence[Measurement] = STANDARD,
     *,
     flows: int | None = None,
     progress: Callable[[str, float], None] = lambda what, share: None,
@@ -30,6 +33,7 @@ def simulate(
         settings: The settings; ``backend`` must be ``flow``.
         plan: The faults.
         layout: The fabric, the meters and the traffic of these settings.
+        measurements: What is measured, in the order of the record.
         flows: The largest mean number of flow records; default: see `flow_records`.
         progress: Called with the name of each step and the progress, from 0 to 1.
 
@@ -45,11 +49,15 @@ def simulate(
         process=arrivals_without_packets(layout.demand, fabric),
         epochs=settings.epochs,
         epoch_ms=settings.epoch_ms,
-        selection=SelectionParameters(settings.alpha, settings.beta, settings.delta, settings.eta),
-        probes=settings.probes,
-        icmp=IcmpLimit.of(settings.answers_per_s(fabric)),
-        traces_per_s=traces_of_host(settings, fabric),
+        measurements=measurements,
+        limits=Limits(
+            SelectionParameters(settings.alpha, settings.beta, settings.delta, settings.eta),
+            settings.probes,
+            IcmpLimit.of(settings.answers_per_s(fabric)),
+            traces_of_host(settings, fabric),
+        ),
         seed=settings.seed,
-        flows=flow_records(fabric.n_hosts) if flows is None else flows,
+        records=flow_records(fabric.n_hosts) if flows is None else flows,
     )
-    return without_packets.simulate(inputs, settings.as_dict(), progress)
+    config = settings.as_dict() | {"measurements": [each.name for each in measurements]}
+    return without_packets.simulate(inputs, config, progress)

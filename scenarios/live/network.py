@@ -2,18 +2,15 @@
 """A network that stays up: faults can be injected and removed, and an epoch of traffic is measured
 on request.
 
-`scenarios.experiment.loop` runs all epochs in turn; this module runs one epoch at a time, always
-with even parity, with the same traffic and the same steps at its end.
+`scenarios.experiment.loop` runs all epochs in turn; this module runs one epoch when it is asked for
+one, with the same traffic and the same steps at its end.
 """
 
 from __future__ import annotations
 
-import tempfile
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
 import numpy as np
 import numpy.typing as npt
@@ -21,10 +18,10 @@ import numpy.typing as npt
 from analysis.evaluation.report import run_methods
 from analysis.methods.diagnosis import Diagnosis
 from analysis.methods.registry import METHODS, BuiltMethod, find_methods
-from analysis.telemetry.minus_meters import segment_counts
 from analysis.telemetry.observations import read_telemetry
 from analysis.telemetry.telemetry import MissingTelemetry
 from scenarios.experiment.backends import Backend
+from scenarios.experiment.in_memory import Memory, MemoryRecord
 from scenarios.experiment.inputs import Inputs
 from scenarios.experiment.loop import TICKS, end_epoch
 from scenarios.experiment.recording import Epoch, History
@@ -32,16 +29,16 @@ from scenarios.experiment.run import run_config
 from scenarios.experiment.settings import Settings
 from scenarios.experiment.setup import set_up
 from scenarios.live.power import Power
-from testbed.control.epochs import collect, set_parity
 from testbed.control.switch import batch
 from testbed.fabric.segments import Segments
 from testbed.faults.injector import FaultInjector
 from testbed.faults.plan import Fault, FaultError, FaultPlan
+from testbed.measurements.canary.measurement import MeteredRun
+from testbed.measurements.canary.meters import collect, set_parity
+from testbed.measurements.canary.minus_meters import segment_counts
 from testbed.network.mininet import MininetNetwork
-from testbed.network.network import Network
 from testbed.network.schedules import listed
 from testbed.network.sources import Source
-from testbed.record.run import RunDirectory, RunWriter
 
 _SOON_NS = 50_000_000
 
@@ -74,14 +71,15 @@ class Live(Power):
         self._emulation = set_up(inputs, backend, idle=True)
         self._faults: dict[int, tuple[Fault, FaultInjector]] = {}
         self._taken: set[int] = set()
-        none = np.zeros(len(self._emulation.segments), np.int64)
-        self._emulation.selector.plan(none, none)
+        self._next = 0
+        for each in self._emulation.measured.values():
+            each.begin()
         backend.network.start()
 
     @property
     def monitor(self) -> npt.NDArray[np.bool_]:
         """Return which switches of the network host meters, bool[n_switches]."""
-        return np.isin(np.arange(self.topology.n_switches), self._emulation.monitors)
+        return np.isin(np.arange(self.topology.n_switches), self._emulation.run.monitors)
 
     @property
     def faults(self) -> list[Fault]:
@@ -141,13 +139,13 @@ class Live(Power):
         return self._controls[switch].restore()
 
     def _changed(self, switch: int) -> None:
-        self._emulation.selector.restarted(switch)
+        self._emulation.events.restarted(switch)
 
     def meters(self) -> Measured:
         """Send an epoch's traffic, and return the counts of Canary's meters."""
-        with self.using, _scratch() as writer:
-            epoch = self._measure(writer)
-        counts = segment_counts(epoch.meter, len(self._emulation.segments))
+        with self.using:
+            epoch = self._measure(Memory())
+        counts = segment_counts(epoch.found["canary"], len(self._emulation.segments))
         return Measured(self._emulation.segments, *counts)
 
     def diagnose(self, methods: Sequence[BuiltMethod] = ()) -> dict[str, Diagnosis]:
@@ -160,52 +158,44 @@ class Live(Power):
             MissingTelemetry: A method of ``methods`` reads telemetry that is not measured here.
         """
         found: dict[str, Diagnosis] = {}
-        with _scratch() as writer:
-            with self.using:
-                self._measure(writer)
-            telemetry = read_telemetry(RunDirectory(writer.partial, finished=False))
-            for method in methods or find_methods(",".join(METHODS)):
-                try:
-                    found |= run_methods(telemetry, [method], lambda _: None)
-                except MissingTelemetry:
-                    if methods:
-                        raise
+        memory, config = Memory(), run_config("live", self._settings)
+        with self.using:
+            self._measure(memory)
+        telemetry = read_telemetry(MemoryRecord(config, memory, self._emulation))
+        for method in methods or find_methods(",".join(METHODS)):
+            try:
+                found |= run_methods(telemetry, [method], lambda _: None)
+            except MissingTelemetry:
+                if methods:
+                    raise
         return found
 
-    def _measure(self, writer: RunWriter) -> Epoch:
+    def _measure(self, memory: Memory) -> Epoch:
         """Send an epoch's traffic and probes, run the steps at its end, and return the epoch."""
         network = self._emulation.network
         plan = FaultPlan(tuple(self.faults))
-        emulation = replace(self._emulation, plan=plan, network=_Since(network))
+        emulation = replace(self._emulation, plan=plan)
+        number = self._next
+        history, self._next = History.of_epoch(number, emulation), number + 1
         emulation.events.forget_switched_off()
-        collect(emulation.controls, 1)  # discard packets that came after the last epoch
-        with batch(emulation.controls.values()):
-            for control in emulation.controls.values():
-                set_parity(control, 0)
+        metered = emulation.measured["canary"]
+        assert isinstance(metered, MeteredRun)
+        collect(metered.controls, number % 2)  # discard packets that came after the last epoch
+        with batch(metered.controls.values()):
+            for control in metered.controls.values():
+                set_parity(control, number % 2)
         start = network.now_ns + _SOON_NS
-        for number, frames in zip(emulation.sources.numbers, emulation.sources.frames, strict=True):
-            network.feed(number, _later(frames, start))
+        for each in emulation.sending:
+            network.feed(each.number, _later(each.frames, start))
         for tick in range(1, TICKS + 3):
             network.run_until(start + tick * self._settings.epoch_ns // TICKS)
-            emulation.selector.poll(network.now_ns)
-            emulation.agents.poll(network.now_ns)
+            for each in emulation.measured.values():
+                each.poll(network.now_ns, None)
         network.drain()
-        with batch(emulation.controls.values()):
-            for control in emulation.controls.values():
-                set_parity(control, 1)
-        writer.config(run_config("live", self._settings))
-        return end_epoch(0, emulation, History(), writer)
-
-
-@contextmanager
-def _scratch() -> Iterator[RunWriter]:
-    """Give a block the writer of a record that is discarded afterwards."""
-    with tempfile.TemporaryDirectory() as folder:
-        writer = RunWriter(Path(folder) / "run")
-        try:
-            yield writer
-        finally:
-            writer.abandon()
+        with batch(metered.controls.values()):
+            for control in metered.controls.values():
+                set_parity(control, (number + 1) % 2)
+        return end_epoch(number, emulation, history, memory)
 
 
 def _later(source: Source, start_ns: int) -> Source:
@@ -213,39 +203,3 @@ def _later(source: Source, start_ns: int) -> Source:
     packets = listed(source.packets)
     later = replace(packets, time_ns=packets.time_ns + np.uint64(start_ns))
     return replace(source, packets=later)
-
-
-class _Since:
-    """A network whose counters begin at 0 when this object is made."""
-
-    def __init__(self, network: Network) -> None:
-        self._network = network
-        self._before = {
-            name: getattr(network, name)() for name in ("link_packets", "fault_drops", "replies")
-        }
-        self._counts: dict[tuple[str, int], npt.NDArray[np.uint32]] = {}
-        for number in range(3):
-            for name in ("sent", "delivered"):
-                self._counts[name, number] = getattr(network, name)(number).copy()
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._network, name)
-
-    def sent(self, number: int) -> npt.NDArray[np.uint32]:
-        """Return the packets that each flow of a source has sent since then."""
-        return self._network.sent(number) - self._counts["sent", number]
-
-    def delivered(self, number: int) -> npt.NDArray[np.uint32]:
-        """Return the packets of each flow of a source that have arrived since then."""
-        return self._network.delivered(number) - self._counts["delivered", number]
-
-    def link_packets(self) -> npt.NDArray[np.uint64]:
-        """Return the packets that crossed each directed link since then."""
-        return self._network.link_packets() - self._before["link_packets"]
-
-    def fault_drops(self) -> npt.NDArray[np.uint64]:
-        """Return the packets that faults dropped on each directed link since then."""
-        return self._network.fault_drops() - self._before["fault_drops"]
-
-    def emulator_drops(self, taken: npt.NDArray[np.uint64]) -> None:
-        """Return None: the emulator's drops are known for whole runs only."""

@@ -20,7 +20,6 @@ from analysis.evaluation.columns import BENCHES
 from analysis.methods.diagnosis import UNSEEN, Diagnosis
 from analysis.methods.registry import build, make_method
 from analysis.pages.live_page import live_page
-from analysis.telemetry.minus_meters import segment_counts
 from analysis.telemetry.telemetry import SegmentCounts, Telemetry
 from scenarios.experiment.observer import Observer
 from scenarios.experiment.recording import Epoch
@@ -31,6 +30,7 @@ from scenarios.live.publisher import Counters, PagePublisher, Publisher
 from testbed.arrays import BoolArray
 from testbed.fabric.clos import Fabric
 from testbed.faults.plan import FaultPlan
+from testbed.measurements.canary.minus_meters import segment_counts
 from testbed.network.network import Network, NetworkError
 
 WATCHED_METHOD = "canary"
@@ -106,7 +106,9 @@ class WatchedRun(Observer):
         """Show the packets sent and lost in the epoch and, in real time, a verdict on all epochs so
         far."""
         segments = epoch.emulation.segments
-        sent, lost = segment_counts(epoch.meter, len(segments))
+        if "canary" not in epoch.found:
+            return
+        sent, lost = segment_counts(epoch.found["canary"], len(segments))
         for number, switch in epoch.emulation.events.void(epoch.number + 1):
             if number == epoch.number:
                 sent[segments.through(switch)] = lost[segments.through(switch)] = 0

@@ -26,6 +26,7 @@ import canary_softswitch
 from analysis.evaluation.comparison import COLUMNS, average_precision, degraded_seeds, found_at
 from analysis.evaluation.comparison_plot import plot
 from analysis.evaluation.pictures import files_of, new_files
+from analysis.methods.base import views_of
 from analysis.methods.parameters import DEFAULTS, Parameters
 from analysis.methods.registry import GROUP, BuiltMethod, find_methods
 from scenarios.experiment.estimate import available_bytes, need_memory
@@ -42,6 +43,7 @@ from testbed.errors import UserError
 from testbed.fabric.names import plain, shortened
 from testbed.fabric.paths import Paths, pointers
 from testbed.faults.specification import fault_file
+from testbed.measurements.registry import chosen
 from testbed.record.bounded import read_json
 from testbed.record.files import read_columns, write_columns
 from testbed.record.json_files import document_text
@@ -177,7 +179,8 @@ def _key(
     """Return everything that determines the figures of a seed: settings, hashes of the files they
     name, versions, methods, and a hash of the code."""
     names = [each.name for each in methods]
-    key = run_config(name, replace(settings, seed=0)) | {"methods": names}
+    made = chosen(views_of(each.method for each in methods), settings.measure)
+    key = run_config(name, replace(settings, seed=0), made) | {"methods": names}
     key["parameters"] = {
         each.name: {"values": each.parameters, "from": each.origin} for each in methods
     }

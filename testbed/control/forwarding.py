@@ -3,8 +3,8 @@
 
 The P4 program has tables of sizes that suit most fabrics, and a run of a larger one makes them as
 large as `needed_entries` says (`testbed.dataplane.adapted`). The tables of a meter's rules keep
-their size: it is part of Canary's memory budget, and `testbed.control.selection` refuses flows when
-they are full.
+their size: it is part of Canary's memory budget, and `testbed.measurements.canary.selection`
+refuses flows when they are full.
 """
 
 from __future__ import annotations

@@ -16,7 +16,6 @@ import numpy.typing as npt
 from testbed.arrays import FloatArray, IntArray, LongArray
 from testbed.fabric.clos import Fabric
 from testbed.fabric.paths import Paths
-from testbed.fabric.segments import Segments
 from testbed.faults.plan import FaultError, FaultPlan
 from testbed.kernels import Kernels
 
@@ -66,40 +65,6 @@ class FlowRecords:
             self.lost[rows],
             self.paths.take(rows),
         )
-
-
-@dataclass(frozen=True)
-class Observation:
-    """All measurements of a run without packets.
-
-    Attributes:
-        fabric: The fabric of the run.
-        segments: The path segments between monitor switches.
-        metered_sent, metered_lost: Packets counted and lost on each segment, int32[E, S].
-        flows: A sample of the traffic.
-        bounces: The paths of probes, as of `Ecmp.bounces`.
-        probed_sent, probed_lost: Probes over each path by each host of its ToR, int32[P, hosts].
-        matrix: The paths of deTector's probes, each direction on its own.
-        matrix_sent, matrix_lost: Probes over each, int64[M].
-        traced: Which flows were traced, int64[C].
-        trace_paths: The part of its path that each trace found.
-        trace_complete: Whether that is the whole path, bool[C].
-    """
-
-    fabric: Fabric
-    segments: Segments
-    metered_sent: IntArray
-    metered_lost: IntArray
-    flows: FlowRecords
-    bounces: Paths
-    probed_sent: IntArray
-    probed_lost: IntArray
-    matrix: Paths
-    matrix_sent: LongArray
-    matrix_lost: LongArray
-    traced: LongArray
-    trace_paths: Paths
-    trace_complete: npt.NDArray[np.bool_]
 
 
 def link_loss(

@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 import ctypes
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -44,6 +44,10 @@ class Source:
     template_length: npt.NDArray[np.uint16]
     src_host: npt.NDArray[np.int32]
     dst_host: npt.NDArray[np.int32]
+
+    def silent(self) -> Source:
+        """Return a source with the same flows and no packets."""
+        return replace(self, packets=next(iter(self.packets.blocks())).cut(0))
 
 
 class Feed(ctypes.Structure):

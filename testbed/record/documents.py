@@ -65,6 +65,12 @@ class Config(TypedDict):
         _field("which switches host meters, as `MONITORS` names them", pattern=f"^{PLACEMENT}$"),
     ]
     backend: Annotated[str, _field("the network that carried or simulated the packets")]
+    measurements: NotRequired[
+        Annotated[
+            list[str],
+            _field("what was measured; without it, what methods of the testbed read"),
+        ]
+    ]
     telemetry: Annotated[
         str,
         _field("the kinds of telemetry about probes and flows", pattern=rf"^{_KIND}(\+{_KIND})*$"),
@@ -293,6 +299,21 @@ class Scores(TypedDict):
 
 
 @with_config(_CLOSED)
+class ByEpoch(TypedDict):
+    """What a method blamed when it was asked after each epoch, from what that epoch measured."""
+
+    faults: Annotated[int, _number("links with a fault that was active in an epoch", "links")]
+    found: Annotated[int, _number("of these, blamed in an epoch in which they were", "links")]
+    seconds_to_detect: Annotated[
+        float | None,
+        _field("mean time from a fault's begin to the end of the first such epoch", "s", ge=0),
+    ]
+    false_alarms: Annotated[
+        float, _number("links blamed in an epoch without a fault, mean of all epochs", "links")
+    ]
+
+
+@with_config(_CLOSED)
 class Method(TypedDict):
     """The scores and costs of one method in a run."""
 
@@ -306,6 +327,9 @@ class Method(TypedDict):
         Annotated[str, _field("what the class of a method file calls itself, if otherwise")]
     ]
     native: Annotated[Literal["directed", "undirected"], _field("the kind of link that it blames")]
+    by_epoch: NotRequired[
+        Annotated[ByEpoch, _field("with `DIAGNOSE=epoch`: how soon it found faults")]
+    ]
     directed: Score
     undirected: Score
     lost: NotRequired[

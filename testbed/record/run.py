@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The run directory, which records a run's measurements, ground truth and diagnoses.
 
-    config.json            version of the record, resolved configuration, seed and versions
+    config.json            version of the record, resolved configuration, what is measured, versions
     truth.yaml             the faults that were injected
     network.json           the fabric's title, epochs, packet-hops, conservation, what was not read
     NAME.parquet           the tables of `testbed.record.run_tables`
@@ -303,7 +303,10 @@ class RunDirectory:
             if (last := max(dict(self.network.get(name, ())), default=0)) >= self.epochs:
                 self._wrong("network.json", f"{name} names epoch {last} of {self.epochs}")
         there = [self.has(registers(epoch)) for epoch in range(self.epochs)]
-        self._need(OF_REGISTERS if any(there) else OF_NO_REGISTERS)
+        if any(there):
+            self._need(OF_REGISTERS)
+        elif "measurements" not in self.config:
+            self._need(OF_NO_REGISTERS)
         if any(there) and "unread" not in self.network:
             self._wrong("network.json", "unread is missing")
         if any(there) and not all(there):

@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
-from testbed.record.schema import COUNT_LIMIT, Column, Schema
+import re
+
+from testbed.record.schema import COUNT_LIMIT, Column, Schema, TableError
 
 PLANS = ("netbouncer", "detector")
 """The methods whose plans of probes a run may send."""
@@ -129,6 +131,7 @@ PROBE_PATHS = Schema(
         ),
         Column("path", "path", "the links of the path in order", numbers="links", low=1),
     ),
+    required=False,
 )
 
 PROBE_COUNTS = Schema(
@@ -147,6 +150,7 @@ PROBE_COUNTS = Schema(
         _packets("sent", "probes sent"),
         _packets("lost", "probes lost"),
     ),
+    required=False,
 )
 
 CONNECTIONS = Schema(
@@ -157,6 +161,7 @@ CONNECTIONS = Schema(
         Column("path", "path", "the links that the traceroute found, in order", numbers="links"),
         Column("complete", "bool", "whether this is the whole path; if not, it may have gaps"),
     ),
+    required=False,
     key=("flow",),
 )
 
@@ -265,6 +270,19 @@ DROPS = Schema(
     required=False,
 )
 
+COUNTERS = Schema(
+    "counters",
+    "what the interfaces of switches counted, a row for each epoch and link",
+    (
+        Column("epoch", "int32", "measurement epoch", numbers="epochs"),
+        Column("link", "int32", "the directed link, whose begin is the interface", numbers="links"),
+        _packets("packets", "packets sent; packets that a silent fault dropped are not among them"),
+        _packets("queue_drops", "packets that its full queue dropped"),
+    ),
+    required=False,
+    key=("epoch", "link"),
+)
+
 # ---- what methods say ------------------------------------------------------------------------
 
 DIAGNOSIS = Schema(
@@ -305,6 +323,17 @@ DIAGNOSIS = Schema(
     row_of="links",
 )
 
+VERDICTS = Schema(
+    "verdicts",
+    "with `DIAGNOSE=epoch`: the links that a method blamed after an epoch, from what it measured",
+    (
+        Column("epoch", "int32", "measurement epoch", numbers="epochs"),
+        Column("method", "text", "the method"),
+        Column("link", "int32", "the blamed directed link", numbers="links"),
+    ),
+    required=False,
+)
+
 CAUSES = Schema(
     "causes",
     "a method's verdict on each traced connection",
@@ -331,8 +360,10 @@ TABLES = (
     SELECTION,
     SWITCHES,
     DROPS,
+    COUNTERS,
     DIAGNOSIS,
     CAUSES,
+    VERDICTS,
 )
 
 
@@ -341,12 +372,32 @@ def registers(epoch: int) -> str:
     return f"registers/epoch-{epoch:03d}"
 
 
+_DECLARED: dict[str, Schema] = {}
+
+
+def declare(schema: Schema) -> None:
+    """Declare a table of a measurement that is not this project's. A table of the same name must be
+    equal.
+
+    Raises:
+        TableError: There is another table of this name.
+    """
+    own = {table.name: table for table in TABLES}
+    if not re.fullmatch("[a-z][a-z0-9_]*", schema.name) or schema.file:
+        raise TableError(f"table {schema.name!r}: its name must be of a-z, 0-9 and _")
+    known = own.get(schema.name) or _DECLARED.setdefault(schema.name, schema)
+    if known != schema:
+        raise TableError(f"there are two tables {schema.name}: rename one")
+
+
 def of(name: str) -> Schema:
     """Return the schema of the file ``name`` (without suffix) of a run directory.
 
     Raises:
         KeyError: A run has no such table.
     """
+    if name in _DECLARED:
+        return _DECLARED[name]
     folder, _, file = name.rpartition("/")
     if folder == "registers":
         return REGISTERS

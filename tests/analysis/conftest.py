@@ -13,7 +13,7 @@ from analysis.telemetry.telemetry import Connections, Flows, Probes, SegmentCoun
 from testbed.fabric.ecmp import Ecmp
 from testbed.fabric.fat_tree import FatTree
 from testbed.fabric.paths import Paths
-from testbed.probes.probe_matrix import standard_matrix
+from testbed.measurements.matrix.probe_matrix import standard_matrix
 
 RANGES = ((0.2, 1.0), (0.1, 0.2), (0.05, 0.1), (0.01, 0.05), (0.001, 0.01))
 PROPORTIONS = np.array([11, 13, 9, 9, 10]) / 52

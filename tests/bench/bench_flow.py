@@ -46,10 +46,10 @@ def measure(k: int) -> str:
     read = time.perf_counter() - begin
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
     parts = ", ".join(f"{what} {after - at:.1f}" for (what, at), (_, after) in pairwise(steps))
-    seen = run.measured
+    probed, metered = len(run.table("probe_paths")["path"]), run.epochs * len(run.segments)
     return (
-        f"K={k}: {fabric.n_links:,} links, {len(seen.flows):,} flows, {seen.probed_sent.size:,} "
-        f"probed paths, {seen.metered_sent.size:,} counts of segments: "
+        f"K={k}: {fabric.n_links:,} links, {len(run.flows):,} flows, {probed:,} "
+        f"probed paths, {metered:,} counts of segments: "
         f"{steps[-1][1] - steps[0][1]:.1f} s ({parts}), {simulated:.1f} GB; "
         f"its telemetry {read:.1f} s, {peak:.1f} GB"
     )

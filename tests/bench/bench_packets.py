@@ -52,7 +52,9 @@ def measure(k: int, threads: int) -> tuple[int, float, float, int]:
         waited += time.perf_counter() - clock
 
     VirtualNetwork.run_until = timed  # type: ignore[method-assign]
-    settings = Settings(k=k, epochs=EPOCHS, epoch_ms=EPOCH_MS, load=0.6, threads=threads)
+    settings = Settings(
+        k=k, epochs=EPOCHS, epoch_ms=EPOCH_MS, load=0.6, threads=threads, measure="all"
+    )
     with tempfile.TemporaryDirectory() as folder:
         scenario = load_scenario("faulty_links")
         place = Path(folder) / "run"

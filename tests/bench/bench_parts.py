@@ -27,17 +27,17 @@ from analysis.methods.registry import find_methods
 from analysis.telemetry.parts import write_part
 from scenarios.command.localize import localize
 from scenarios.experiment.settings import Settings, make_settings
-from testbed.control.selection import SelectionParameters
 from testbed.fabric.ecmp import Ecmp
 from testbed.fabric.fat_tree import FatTree
 from testbed.fabric.monitors import monitor_switches
 from testbed.fabric.segments import segment_share, segments
 from testbed.faults.plan import noise_rates
 from testbed.faults.specification import parse_faults
+from testbed.measurements.canary.metering import meter
+from testbed.measurements.canary.selection import SelectionParameters
 from testbed.network.flow import link_loss, send
 from testbed.record.fabric_file import write_fabric
 from testbed.traffic.generator import flow_process
-from testbed.traffic.metering import meter
 from tests.conftest import quiet
 
 SIZES = (64, 96)

@@ -14,11 +14,11 @@ from pathlib import Path
 import pytest
 
 from canary_softswitch import Program, Switch
-from testbed.control.epochs import set_parity
 from testbed.control.forwarding import install_forwarding
 from testbed.dataplane import EXPIRY, HEAVY_HITTER, PROGRAM, USM, VERDICT
 from testbed.dataplane import FAULT as EGRESS_FAULT
 from testbed.fabric.fat_tree import FatTree
+from testbed.measurements.canary.meters import set_parity
 from tests.patience import PATIENCE_S
 from tests.programs import needs
 

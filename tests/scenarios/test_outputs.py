@@ -39,8 +39,8 @@ from scenarios.papers.results import write_results
 from scenarios.process.new_file import create_file
 from testbed.errors import UserError
 from testbed.fabric.fat_tree import FatTree
+from testbed.measurements.matrix.probe_matrix import probe_matrix
 from testbed.network.packet_sockets import CAPTURE_HEAD
-from testbed.probes.probe_matrix import probe_matrix
 from testbed.record.files import write_columns
 from testbed.record.run import RunWriter
 from tests.conftest import quiet

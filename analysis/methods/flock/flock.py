@@ -48,7 +48,6 @@ from analysis.telemetry.identifiability import Observations
 from analysis.telemetry.telemetry import Flows, MissingTelemetry, Probes, Telemetry
 from testbed.errors import UserError
 from testbed.fabric.clos import Fabric
-from testbed.record.measurements import Measurement
 
 FLOW_RECORD_BYTES = 52
 """One IPFIX flow record (section 5.1); a probed path is a flow too."""
@@ -268,10 +267,16 @@ class Flock(Method):
             (0 if flows is None else flows.records) + (0 if probes is None else probes.records)
         )
 
-    def measurements(self, telemetry: Telemetry) -> Sequence[Measurement]:
+    @property
+    def views(self) -> Sequence[str]:
+        """Return the names of the parts that ``inputs`` names; traces tell the paths of flows."""
+        probes = ("probes",) if "probes" in self.inputs else ()
+        return (*probes, *(("connections", "flows") if "flows" in self.inputs else ()))
+
+    def measurements(self, telemetry: Telemetry) -> Sequence[str]:
         """Return the names of the parts that are read; traced flows need the connections, too."""
         flows, probes = self._parts(telemetry)
-        read: list[Measurement] = [] if probes is None else ["probes"]
+        read: list[str] = [] if probes is None else ["probes"]
         if flows is not None:
             traced = telemetry.connections is not None and _traced(flows)
             if traced:

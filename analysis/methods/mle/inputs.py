@@ -4,7 +4,7 @@ hidden paths."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -27,6 +27,18 @@ KINDS = ("segments", "A1", "A2", "P", "INT", "detector", "roundtrip")
 """Canary's segments, deTector's probes, and Flock's kinds (its section 6.2): A1, probes; A2, flows
 that lost packets, with the path traced; P, all flows with their possible paths; INT, all flows with
 the path each took; and pings there and back on hidden paths, which are read alone."""
+
+
+VIEWS: Mapping[str, Sequence[str]] = {
+    "segments": ("segments",),
+    "A1": ("probes",),
+    "A2": ("connections", "flows"),
+    "P": ("flows",),
+    "INT": ("flows",),
+    "detector": ("detector",),
+    "roundtrip": ("roundtrips",),
+}
+"""The parts of a telemetry that each kind reads."""
 
 
 def chosen_kinds(kinds: str | None) -> frozenset[str] | None:
@@ -88,7 +100,7 @@ def chosen_parts(telemetry: Telemetry, kinds: frozenset[str] | None, method: str
         if kinds is None:
             return there
         if kind in kinds and not there:
-            raise MissingTelemetry(f"{method} needs the telemetry part {name!r}: it is missing")
+            raise telemetry.lacks(name, method)
         return kind in kinds
 
     used, known, parts = set(), [], {}

@@ -34,7 +34,14 @@ from analysis.methods.diagnosis import Diagnosis
 from analysis.methods.mle.black_holes import correlated, weigh_until_settled
 from analysis.methods.mle.devices import Failed, failed_devices
 from analysis.methods.mle.hidden import HiddenFlows, explain_loss_free
-from analysis.methods.mle.inputs import FlowParts, Parts, chosen_kinds, chosen_parts, hidden_flows
+from analysis.methods.mle.inputs import (
+    VIEWS,
+    FlowParts,
+    Parts,
+    chosen_kinds,
+    chosen_parts,
+    hidden_flows,
+)
 from analysis.methods.mle.likelihood import Problem
 from analysis.methods.mle.mixture import start_from
 from analysis.methods.mle.mixture_search import Found, explain_hidden
@@ -48,7 +55,7 @@ from analysis.telemetry.telemetry import Telemetry
 from testbed.arrays import BoolArray
 from testbed.fabric.clos import Fabric
 from testbed.fabric.paths import PathSets
-from testbed.record.measurements import UNSEEN, Measurement
+from testbed.measurements.registry import UNSEEN
 
 SOME_LIVE = 2.0
 """A link that loses whole flows at a rate below this clearly lets other flows pass."""
@@ -222,7 +229,14 @@ class Mle(Method):
         each = [RECORD_BYTES[name] * part.records for name, part in data.parts.items()]
         return sum(each) + ("segments" in data.used) * telemetry.canary_bytes
 
-    def measurements(self, telemetry: Telemetry) -> Sequence[Measurement]:
+    @property
+    def views(self) -> Sequence[str]:
+        """Return the names of the parts of the kinds; by default those that may have known
+        paths."""
+        kinds = chosen_kinds(self.kinds) or {"segments", "A1", "detector", "INT"}
+        return sorted({view for kind in kinds for view in VIEWS[kind]})
+
+    def measurements(self, telemetry: Telemetry) -> Sequence[str]:
         """Return the names of the measurements of the kinds that are read."""
         data = self.data(telemetry)
         read = {"segments"} & data.used | set(data.parts)

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Hashes of IDs of up to 128 bits; kernels compute them with `hashing.h`.
 
-An ID is two words: ``hi`` and ``lo``, uint64, as in `analysis.telemetry.minus_meters.MeterDump`.
+An ID is two words: ``hi`` and ``lo``, uint64, as in
+`testbed.measurements.canary.minus_meters.MeterDump`.
 """
 
 from __future__ import annotations

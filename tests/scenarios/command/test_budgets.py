@@ -20,9 +20,9 @@ from scenarios.experiment.without_packets import simulate
 from testbed.dataplane.adapted import IcmpLimit
 from testbed.fabric.fat_tree import FatTree
 from testbed.faults.specification import parse_faults
+from testbed.measurements.traces.path_discovery import parse_time_exceeded
+from testbed.measurements.without_packets import FlowRun
 from testbed.network.virtual import LinkModel
-from testbed.probes.path_discovery import parse_time_exceeded
-from testbed.probes.without_packets import FlowRun
 from testbed.record.run import RunDirectory, RunWriter
 from testbed.traffic.demand import make_traffic
 from tests.conftest import SMALL
@@ -92,15 +92,13 @@ def without_packets(**changes) -> FlowRun:
 
 def test_the_same_budgets_hold_without_packets() -> None:
     run = without_packets(probes=7, traces_per_s=3.0, faults=LOSSY)
-    assert set(run.measured.probed_sent.reshape(-1).tolist()) == {7}
-    flows = run.table("probe_counts")
-    assert flows["sent"][: 16 * 4].sum() == 7 * 16 * 4
+    assert set(run.table("probe_counts")["sent"][: 16 * 4].tolist()) == {7}
     most = int(3.0 * (run.config["epochs"] + 1) * run.config["epoch_ms"] / 1000)
-    lossy = int((run.measured.flows.lost > 0).sum())
-    assert 16 < len(run.measured.traced) <= most * 16 < lossy
+    lossy = int((run.flows.lost > 0).sum())
+    assert 16 < len(run.table("connections")["flow"]) <= most * 16 < lossy
 
     some, all_ = (
         without_packets(icmp_per_s=each, traces_per_s=1000.0, faults=LOSSY) for each in (5.0, 1e4)
     )
-    assert len(some.measured.traced) == len(all_.measured.traced)
-    assert some.measured.trace_complete.sum() < all_.measured.trace_complete.sum() / 2
+    few, many = (each.table("connections")["complete"] for each in (some, all_))
+    assert len(few) == len(many) and few.sum() < many.sum() / 2

@@ -7,7 +7,7 @@ import pytest
 
 from scenarios.experiment import clock
 from scenarios.experiment.clock import RunClock
-from scenarios.experiment.loop import Agenda, follow, gates
+from scenarios.experiment.loop import Agenda, gates, steps
 from testbed.network.schedules import FOREVER
 
 
@@ -48,7 +48,9 @@ def test_an_action_that_takes_long_makes_none_later_than_it_may_be() -> None:
     network = Network()
     late: list[int] = []
     agenda: Agenda = [(at, 15, lambda: network.spend(1000)) for at in range(0, 100, 10)]
-    follow(network, agenda, late.append, lambda share: None, RunClock(network).allow)  # type: ignore[arg-type]
+    allow = RunClock(network).allow  # type: ignore[arg-type]
+    for _ in steps(network, agenda, late.append, lambda share: None, allow):  # type: ignore[arg-type]
+        pass
     assert late == [0] + [5] * 9 and network.now_ns == 105
 
 

@@ -20,15 +20,17 @@ from analysis.methods.registry import METHODS, find_methods, make_method
 from analysis.telemetry.observations import read_telemetry
 from canary import load
 from scenarios.command.show import make_page
-from scenarios.experiment import setup
 from scenarios.experiment.request import load_scenario
 from scenarios.experiment.run import run_experiment
 from scenarios.experiment.settings import Settings, described
-from testbed.control.selection import FlowSelector
 from testbed.dataplane import BUCKETS, DSM, ROWS, USM
+from testbed.measurements.canary import selection
+from testbed.measurements.canary.selection import FlowSelector
+from testbed.measurements.flows.measurement import FLOW_RECORDS
+from testbed.measurements.measurement import ENOUGH
+from testbed.measurements.registry import BUDGETS, MEASUREMENTS, budget
 from testbed.record import documents
 from testbed.record.documents import Measured, Summary
-from testbed.record.measurements import BUDGETS, ENOUGH, FLOW_RECORDS, MEASUREMENTS, budget
 from testbed.record.run import RunDirectory
 from tests.conftest import SMALL
 from tests.present import present
@@ -150,7 +152,7 @@ def test_flows_that_a_full_table_turned_away_are_recorded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     room = {DSM.rules: 20, USM.rules: 20}
-    monkeypatch.setattr(setup, "FlowSelector", partial(FlowSelector, room=room))
+    monkeypatch.setattr(selection, "FlowSelector", partial(FlowSelector, room=room))
     summary = run(replace(SMALL, epochs=2), tmp_path / "run", "canary")
     network = RunDirectory(tmp_path / "run").network
     rules = use_of(summary, "segments")["budgets"]["rules"]

@@ -56,7 +56,7 @@ def test_counts_of_a_run_without(given: dict) -> None:
     before, run = expected(settings), simulate(settings, FaultPlan(()), layout_of(settings))
     assert before.packets == pytest.approx(run.network["conservation"]["sent"], rel=0.3)
     assert before.packet_hops == pytest.approx(run.network["packet_hops"], rel=0.3)
-    assert before.flows == pytest.approx(len(run.measured.flows), rel=0.3)
+    assert before.flows == pytest.approx(len(run.flows), rel=0.3)
     assert before.links == run.fabric.n_links
 
 

@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 
 from analysis.methods.mle.mle import CanaryMle
 from analysis.methods.registry import METHODS, find_methods
-from analysis.telemetry.minus_meters import segment_counts
 from analysis.telemetry.observations import read_minus_meters, read_telemetry
 from scenarios.experiment.backends import open_backend
 from scenarios.experiment.inputs import demand_of, inputs_of
@@ -28,6 +27,7 @@ from scenarios.experiment.settings import Settings
 from scenarios.experiment.setup import set_up
 from testbed.fabric.fat_tree import FatTree
 from testbed.faults.plan import FaultPlan
+from testbed.measurements.canary.minus_meters import segment_counts
 from testbed.network.virtual import LinkModel
 from testbed.record.run import RunDirectory
 from testbed.traffic.demand import make_traffic
@@ -39,7 +39,7 @@ HEALTHY = replace(SMALL, faults="none")
 
 
 def recorded(settings: Settings, path: Path) -> RunDirectory:
-    scenario = load_scenario("faulty_links")
+    scenario, settings = load_scenario("faulty_links"), replace(settings, measure="all")
     run_experiment("faulty_links", scenario, settings, path, find_methods("netbouncer"))
     return RunDirectory(path)
 
@@ -152,7 +152,7 @@ def test_no_restart_invents_a_loss(
     lost: list[np.ndarray] = []
 
     def ended(epoch: Epoch) -> None:
-        lost.append(segment_counts(epoch.meter, len(epoch.emulation.segments))[1])
+        lost.append(segment_counts(epoch.found["canary"], len(epoch.emulation.segments))[1])
 
     traffic, _ = make_traffic(demand_of(chosen), FatTree(4))
     folder = tmp_path_factory.mktemp("restart")

@@ -20,7 +20,7 @@ from analysis.methods.registry import METHODS, find_methods
 from analysis.telemetry.observations import read_minus_meters, read_telemetry
 from scenarios.experiment.backends import open_backend
 from scenarios.experiment.inputs import demand_of, inputs_of
-from scenarios.experiment.loop import follow, make_agenda
+from scenarios.experiment.loop import make_agenda, steps
 from scenarios.experiment.loop import run as run_epochs
 from scenarios.experiment.observer import Observer
 from scenarios.experiment.request import load_scenario, scenario_names
@@ -340,7 +340,7 @@ def test_every_shipped_scenario_runs_and_says_what_it_shows(name: str, tmp_path:
 def counted(emulation: Emulation, switch: int, meter: Meter) -> npt.NDArray[np.int64]:
     """Packets that a meter of a switch has counted so far, by parity: int64[2]."""
     name = meter.rows[0]["count"]
-    counts = emulation.controls[switch].read_registers([name])[name]
+    counts = emulation.run.controls[switch].read_registers([name])[name]
     return counts.astype(np.int64).reshape(2, -1).sum(axis=1)
 
 
@@ -355,8 +355,9 @@ def test_packets_under_way_really_cross_the_epoch_boundary(tmp_path: Path) -> No
     inputs = inputs_of(settings, topology, plan, traffic)
     with open_backend(inputs, LinkModel(), tmp_path) as backend:
         emulation = set_up(inputs, backend)
-        emulation.selector.plan(*np.zeros((2, len(emulation.segments)), np.int64))
-        flips = dict((switch, at) for at, switch in emulation.clock.flips(0, emulation.monitors))
+        monitors = list(emulation.run.monitors)
+        emulation.measured["canary"].begin()
+        flips = dict((switch, at) for at, switch in emulation.run.clock.flips(0, monitors))
         at_flip: dict[int, npt.NDArray[np.int64]] = {}
 
         def note(switch: int) -> None:
@@ -366,12 +367,13 @@ def test_packets_under_way_really_cross_the_epoch_boundary(tmp_path: Path) -> No
         agenda += [(at, 0, lambda switch=switch: note(switch)) for switch, at in flips.items()]
         drained = settings.epoch_ns + backend.drain_ns
         due = sorted((item for item in agenda if item[0] <= drained), key=lambda item: item[0])
-        follow(emulation.network, due, lambda _: None, lambda _: None)
+        for _ in steps(emulation.network, due, lambda _: None, lambda _: None):
+            pass
 
-        at_end = {switch: counted(emulation, switch, DSM) for switch in emulation.monitors}
+        at_end = {switch: counted(emulation, switch, DSM) for switch in monitors}
         early = sum(int(before[1]) for before in at_flip.values())
         late = sum(int(at_end[switch][0] - before[0]) for switch, before in at_flip.items())
-        sent = sum(counted(emulation, switch, USM)[0] for switch in emulation.monitors)
+        sent = sum(counted(emulation, switch, USM)[0] for switch in monitors)
     assert early > 20  # of the new epoch, at a switch still in the old one
     assert late > 20  # of the old epoch, at a switch already in the new one
     assert sum(arrived[0] for arrived in at_end.values()) == sent

@@ -66,7 +66,8 @@ def test_a_run_with_packets_tells_its_events_in_order(tmp_path: Path) -> None:
 def test_a_run_without_packets_tells_what_it_takes_and_how_far_it_is(tmp_path: Path) -> None:
     seen = observed(make_settings({"backend": "flow", "epochs": 1, "load": 0.01}), tmp_path / "run")
     assert seen.without_progress() == ["estimated"]
-    assert {"flows", "probes", "meters"} <= {a[0] for what, a in seen.noted if what == "progressed"}
+    steps = {arguments[0] for what, arguments in seen.noted if what == "progressed"}
+    assert {"flows", "measurements: canary", "diagnosis: canary"} <= steps
 
 
 def test_several_observers_hear_each_event_in_their_order() -> None:

@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from scenarios.experiment.inputs import TRACED, links_of, traces_of_host
+from scenarios.experiment.inputs import TRACED, layout_of, links_of, traces_of_host
 from scenarios.experiment.request import load_scenario
 from scenarios.experiment.run import run_experiment
 from scenarios.experiment.settings import Settings, SettingsError, described, make_settings
 from testbed.fabric.fat_tree import FatTree
+from testbed.measurements.traces.path_discovery import host_rate_limit
 from testbed.network.virtual import LinkModel
-from testbed.probes.path_discovery import host_rate_limit
 from testbed.record.run import RunDirectory
 from testbed.traffic.demand import PACKETS_AN_EPOCH
 from testbed.traffic.generator import FAST_FLOWS, WIRE_BITS
@@ -130,8 +130,6 @@ def test_the_rates_of_flows_are_given_as_shares_of_the_line_rate() -> None:
         ({"locality": "pod"}, "LOCALITY=pod is unknown: use uniform, or a share from 0 to 1"),
         ({"locality": "nan"}, "LOCALITY=nan is unknown"),
         ({"locality": 0.5, "traffic": "a.csv"}, "LOCALITY=0.5 has no effect with a list of flows"),
-        ({"k": 5}, "K=5 .* even"),
-        ({"monitors": "agg"}, r"MONITORS=agg leaves out tor0_0: .* add \+tor"),
         ({"backend": "auto"}, "BACKEND=auto is unknown"),
         ({"injector": "p4", "backend": "flow"}, "INJECTOR=p4 needs packets"),
         ({"tcp": 0.5}, "TCP=0.5 needs real hosts"),
@@ -145,6 +143,41 @@ def test_a_mistake_is_one_line(given: dict, why: str) -> None:
     with pytest.raises(SettingsError, match=why) as error:
         make_settings(given)
     assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("given", "why"),
+    [
+        ({"k": 5}, "K=5 .* even"),
+        ({"k": 5, "backend": "flow"}, "K=5 .* even"),
+        ({"monitors": "agg"}, r"MONITORS=agg leaves out tor0_0: .* add \+tor"),
+        ({"events": "0.5 down tor0_0->agg0_1"}, "EVENTS with down needs real packets"),
+        ({"events": "0.5 reboot core9"}, "core9"),
+        ({"topology": "ring:4"}, "TOPOLOGY=ring:4"),
+    ],
+)
+def test_what_does_not_fit_the_fabric_is_one_line(given: dict, why: str) -> None:
+    settings = make_settings(given)
+    with pytest.raises(ValueError, match=why) as error:
+        layout_of(settings)
+    assert "\n" not in str(error.value)
+
+
+def test_settings_make_no_fabric_and_their_layout_makes_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    made: list[int] = []
+    build = FatTree.__init__
+
+    def counted(self: FatTree, k: int) -> None:
+        made.append(k)
+        build(self, k)
+
+    monkeypatch.setattr(FatTree, "__init__", counted)
+    settings = make_settings({"k": 4, "events": "0.5 reboot core0"})
+    assert made == []
+    layout = layout_of(settings)
+    assert layout_of(settings, layout.fabric).fabric is layout.fabric and made == [4]
 
 
 def test_settings_are_values() -> None:

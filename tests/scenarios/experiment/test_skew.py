@@ -41,7 +41,7 @@ def metered(chosen: Settings, skew_ns: int, drain_ns: int, folder: Path) -> npt.
     found: list[tuple[int, int, int]] = []
 
     def ended(epoch: Epoch) -> None:
-        meter = epoch.meter
+        meter = epoch.found["canary"]
         wrong = meter.negative + meter.inconsistent + meter.unmatched
         found.append((len(meter), int(meter.lost.sum()), wrong))
 
@@ -89,7 +89,8 @@ def test_the_drain_time_covers_the_skew(skew: float, tmp_path: Path) -> None:
         assert backend.skew_ns == skew * chosen.epoch_ns
         assert backend.drain_ns >= backend.skew_ns + 4 * LINKS.transit_ns
         emulation = set_up(inputs_for(chosen), backend)
-        flips = np.array([at for at, _ in emulation.clock.flips(0, emulation.monitors)])
+        monitors = list(emulation.run.monitors)
+        flips = np.array([at for at, _ in emulation.run.clock.flips(0, monitors)])
     off = np.abs(flips - chosen.epoch_ns)
     assert off.max() <= backend.skew_ns and (off.max() > 0.7 * backend.skew_ns or not skew)
 

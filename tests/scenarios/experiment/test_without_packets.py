@@ -21,7 +21,7 @@ from scenarios.many.calibrate import read_training
 from testbed.fabric.pair_sets import PairSets
 from testbed.faults.plan import FaultError
 from testbed.faults.specification import parse_faults
-from testbed.probes.without_packets import FlowRun
+from testbed.measurements.without_packets import FlowRun
 from testbed.record.manifest import seal
 from testbed.record.run import RunDirectory, RunError
 from testbed.traffic.generator import TrafficError
@@ -151,6 +151,13 @@ def run() -> FlowRun:
     return simulated()
 
 
+def metered_of(run: FlowRun) -> tuple[np.ndarray, np.ndarray]:
+    """The packets counted and lost on each segment in each epoch."""
+    table, counts = run.table("segments"), np.zeros((2, run.epochs, len(run.segments)), np.int64)
+    counts[:, table["epoch"], table["segment"]] = table["sent"], table["lost"]
+    return counts[0], counts[1]
+
+
 def paths_of(telemetry: Telemetry) -> tuple[np.ndarray, np.ndarray]:
     """How many paths each flow may have taken, and how many it lost."""
     flows = telemetry.need("flows", "the test")
@@ -172,35 +179,35 @@ def test_p_is_every_flow_with_its_possible_paths(run: FlowRun) -> None:
     telemetry = read_telemetry(run, "P")
     width, _ = paths_of(telemetry)
     assert telemetry.probes is None and telemetry.connections is not None
-    assert len(width) == len(run.measured.flows) and set(width.tolist()) == {2, 4}
+    assert len(width) == len(run.flows) and set(width.tolist()) == {2, 4}
 
 
 def test_a2_is_traced_flows_with_loss(run: FlowRun) -> None:
     width, lost = paths_of(read_telemetry(run, "A2"))
     assert (width == 1).all() and (lost > 0).all()
-    assert len(width) == run.measured.trace_complete.sum() > 0
+    assert len(width) == run.table("connections")["complete"].sum() > 0
 
 
 def test_a2_and_p_tell_each_flow_once(run: FlowRun) -> None:
     width, lost = paths_of(read_telemetry(run, "A1+A2+P"))
-    assert len(width) == len(run.measured.flows) and lost.sum() == run.flows.lost.sum()
-    assert (width == 1).sum() == run.measured.trace_complete.sum()
+    assert len(width) == len(run.flows) and lost.sum() == run.carried.lost.sum()
+    assert (width == 1).sum() == run.table("connections")["complete"].sum()
 
 
 def test_int_knows_every_path(run: FlowRun) -> None:
     telemetry = read_telemetry(run, "INT")
     width, _ = paths_of(telemetry)
-    assert len(width) == len(run.measured.flows) and (width == 1).all()
+    assert len(width) == len(run.flows) and (width == 1).all()
     assert telemetry.probes is not None
     sets = telemetry.need("flows", "").sets
     assert isinstance(sets, PairSets)
     links = sets.expanded().paths.links
     packets = np.bincount(
         links,
-        np.repeat(run.measured.flows.sent, run.measured.flows.paths.length),
-        run.measured.fabric.n_links,
+        np.repeat(run.flows.sent, run.flows.paths.length),
+        run.fabric.n_links,
     )
-    assert (packets >= run.flows.packets).all() and packets.sum() > 0
+    assert (packets >= run.carried.packets).all() and packets.sum() > 0
 
 
 def test_methods_without_their_telemetry_are_named(tmp_path: Path) -> None:
@@ -231,12 +238,10 @@ def test_other_fabrics_run_whole(topology: str, tmp_path: Path) -> None:
 
 def test_skewed_traffic_is_half_among_few_racks() -> None:
     run = simulated(k=8, traffic="hadoop:skewed", load=0.05)
-    pairs = np.bincount(
-        run.measured.flows.src_tor * 32 + run.measured.flows.dst_tor, minlength=32 * 32
-    )
+    pairs = np.bincount(run.flows.src_tor * 32 + run.flows.dst_tor, minlength=32 * 32)
     pairs = np.sort(pairs)[::-1]
     assert pairs[:2].sum() == pytest.approx(pairs.sum() / 2, rel=0.05)
-    metered = run.measured.metered_sent.sum(axis=0)
+    metered = metered_of(run)[0].sum(axis=0)
     assert metered.max() > 5 * metered.mean()
 
 
@@ -245,9 +250,9 @@ def test_flow_records_are_a_sample_of_large_traffic() -> None:
     layout = layout_of(settings)
     plan = parse_faults("none", layout.fabric, 2)
     every, some = (simulate(settings, plan, layout, flows=n) for n in (10**9, 2000))
-    assert len(every.measured.flows) > 10_000
-    assert len(some.measured.flows) == pytest.approx(2000, rel=0.1)
-    assert (every.measured.metered_sent == some.measured.metered_sent).all()
+    assert len(every.flows) > 10_000
+    assert len(some.flows) == pytest.approx(2000, rel=0.1)
+    assert (metered_of(every)[0] == metered_of(some)[0]).all()
 
 
 def test_a_scheduled_fault_loses_in_its_epochs(tmp_path: Path) -> None:
@@ -256,15 +261,16 @@ def test_a_scheduled_fault_loses_in_its_epochs(tmp_path: Path) -> None:
         "faults:\n- {link: tor0_0->agg0_0, rate: 0.5, schedule: [[0.1, 0.2], [0.3, 0.4]]}\n"
     )
     run = simulated(faults=str(file), noise="0")
-    link = run.measured.fabric.link("tor0_0->agg0_0")
-    crosses = np.isin(np.arange(len(run.measured.segments)), run.measured.segments.paths.owner[
-        run.measured.segments.paths.links == link
-    ])  # fmt: skip
-    lost = run.measured.metered_lost
+    link = run.fabric.link("tor0_0->agg0_0")
+    paths = run.segments.paths
+    crosses = np.isin(np.arange(len(run.segments)), paths.owner[paths.links == link])
+    lost = metered_of(run)[1]
     assert lost[1, crosses].any() and lost[3, crosses].any()
     assert not lost[[0, 2]].any() and not lost[:, ~crosses].any()
-    through = (run.measured.bounces.links == link).reshape(-1, 4).any(axis=1)
-    assert run.measured.probed_lost[through].mean() == pytest.approx(25, abs=8)
+    paths, counts = run.table("probe_paths")["path"], run.table("probe_counts")
+    bounced = counts["src_host"] >= 0
+    through = bounced & np.isin(counts["path"], paths.owner[paths.links == link])
+    assert counts["lost"][through].mean() == pytest.approx(25, abs=8)
 
 
 @pytest.mark.parametrize(

@@ -12,11 +12,11 @@ import pytest
 
 from canary_softswitch import Program, SoftSwitchError, Switch
 from testbed.control.forwarding import install_forwarding, needed_entries
-from testbed.control.selection import FlowSelector, SelectionParameters
 from testbed.dataplane import HEAVY_HITTER, ROUTING, VERDICT
 from testbed.dataplane.adapted import IcmpLimit, adapted_program
 from testbed.fabric.fat_tree import FatTree
 from testbed.fabric.pathbf import SegmentDecoder
+from testbed.measurements.canary.selection import FlowSelector, SelectionParameters
 
 
 class Counting:

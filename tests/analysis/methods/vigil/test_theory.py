@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from testbed.fabric.clos import clos as clos_fabric
 from testbed.fabric.ecmp_probabilities import EcmpProbabilities
 from testbed.fabric.fat_tree import FatTree
-from testbed.probes.path_discovery import host_rate_limit
+from testbed.measurements.traces.path_discovery import host_rate_limit
 from tests.analysis.methods.vigil.theory import (
     Clos,
     VoteProbabilities,

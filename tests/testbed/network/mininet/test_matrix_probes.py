@@ -6,11 +6,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from testbed.measurements.matrix.probe_matrix import standard_matrix
+from testbed.measurements.matrix.probes import matrix_probes
 from testbed.network.mininet import MininetNetwork
 from testbed.network.schedules import Packets, listed
 from testbed.network.sources import Source
-from testbed.probes.ip_in_ip_probes import matrix_probes
-from testbed.probes.probe_matrix import standard_matrix
 from tests.testbed.network.mininet.conftest import TOPOLOGY
 
 pytestmark = pytest.mark.root

@@ -16,21 +16,21 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from analysis.telemetry.minus_meters import MeterDump, Rules, minus_meter
-from testbed.control.epochs import clear_hashpipe, collect, set_parity
 from testbed.control.remote.connection import RemoteError
 from testbed.control.remote.switch import RemoteSwitch
-from testbed.control.selection import FlowSelector, SelectionParameters
 from testbed.control.switch import batch
 from testbed.dataplane import FAULT, HEAVY_HITTER, ROUTING, USM
 from testbed.faults.injector import FaultInjector
 from testbed.faults.specification import parse_faults
+from testbed.measurements.bounce.probes import probe_plan
+from testbed.measurements.canary.meters import clear_hashpipe, collect, set_parity
+from testbed.measurements.canary.minus_meters import MeterDump, Rules, minus_meter
+from testbed.measurements.canary.selection import FlowSelector, SelectionParameters
+from testbed.measurements.traces.path_discovery import parse_time_exceeded
 from testbed.network.mininet import MininetNetwork
 from testbed.network.schedules import Packets, listed
 from testbed.network.sources import Source
 from testbed.network.speed import slowness
-from testbed.probes.ip_in_ip_probes import probe_plan
-from testbed.probes.path_discovery import parse_time_exceeded
 from testbed.traffic.flows import Traffic
 from testbed.traffic.generator import generate
 from testbed.traffic.packets import headers

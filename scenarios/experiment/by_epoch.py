@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Asks methods after each epoch of a run (``DIAGNOSE=epoch``) for what it measured alone."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from analysis.evaluation.by_epoch import Fault, by_epoch
+from analysis.evaluation.report import run_methods
+from analysis.methods.diagnosis import Diagnosis
+from analysis.methods.registry import BuiltMethod
+from analysis.telemetry.observations import read_telemetry
+from analysis.telemetry.telemetry import MissingTelemetry
+from scenarios.experiment.observer import Observer
+from scenarios.experiment.recording import Epoch
+from testbed.faults.plan import FaultPlan
+from testbed.record.documents import ByEpoch
+from testbed.record.tables import Columns
+
+
+class EpochVerdicts(Observer):
+    """Diagnoses each epoch when it has ended.
+
+    Args:
+        methods: The methods that are asked.
+        config: The content of the run's ``config.json``.
+        plan: The faults of the run.
+        epoch_s: The length of an epoch in seconds.
+        duration_s: The length of the run in seconds.
+    """
+
+    def __init__(
+        self,
+        methods: Sequence[BuiltMethod],
+        config: Mapping[str, Any],
+        plan: FaultPlan,
+        epoch_s: float,
+        duration_s: float,
+    ) -> None:
+        self._methods, self._config = methods, config
+        self._epoch_s = epoch_s
+        self._faults = [
+            Fault(fault.link, begin, end)
+            for fault in plan.faults
+            for begin, end in fault.schedule or ((0.0, duration_s),)
+        ]
+        self._found: dict[str, list[Diagnosis]] = {}
+
+    def epoch_ended(self, epoch: Epoch) -> None:
+        """Diagnose the epoch with each method whose measurements were made."""
+        telemetry = read_telemetry(epoch.record(self._config))
+        for method in self._methods:
+            try:
+                found = run_methods(telemetry, [method], lambda _: None)
+            except MissingTelemetry:  # the summary of the run says so
+                continue
+            for name, diagnosis in found.items():
+                self._found.setdefault(name, []).append(diagnosis)
+
+    @property
+    def columns(self) -> Columns:
+        """Return the columns of the table ``verdicts``: a row for each blamed link."""
+        rows = [
+            (epoch, name, int(link))
+            for name, every in self._found.items()
+            for epoch, diagnosis in enumerate(every)
+            for link in diagnosis.flagged
+        ]
+        rows.sort(key=lambda row: row[0])
+        return {
+            "epoch": np.array([row[0] for row in rows], np.int32),
+            "method": [row[1] for row in rows],
+            "link": np.array([row[2] for row in rows], np.int32),
+        }
+
+    def figures(self) -> dict[str, ByEpoch]:
+        """Return, by method, how soon it found the faults, and its false alarms."""
+        return {
+            name: by_epoch(
+                [diagnosis.flagged for diagnosis in every],
+                self._faults,
+                self._epoch_s,
+                undirected=every[0].native == "undirected",
+            )
+            for name, every in self._found.items()
+        }

@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
+"""deTector's probes (`matrix`): over the paths of its matrix, both ways."""

@@ -1,0 +1,59 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The tables of probes over known paths, which every plan of probes writes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from testbed.arrays import FloatArray, IntArray, LongArray
+from testbed.fabric.paths import Paths
+from testbed.network.flow import Carried, send
+from testbed.record.run_tables import PROBE_COUNTS, PROBE_PATHS
+from testbed.record.tables import Columns
+
+TABLES = PROBE_PATHS, PROBE_COUNTS
+
+
+@dataclass(frozen=True)
+class ProbeRows:
+    """The probes of one plan: its name, its paths, and a row for each path and pair of hosts.
+
+    ``path``, ``src_host`` and ``dst_host`` are int32[N], ``sent`` and ``lost`` int64[N].
+    """
+
+    plan: str
+    paths: Paths
+    path: IntArray
+    src_host: IntArray
+    dst_host: IntArray
+    sent: LongArray
+    lost: LongArray
+
+    @property
+    def tables(self) -> dict[str, Columns]:
+        """Return the rows as the tables ``probe_paths`` and ``probe_counts``."""
+        return {
+            PROBE_PATHS.name: {"plan": [self.plan] * len(self.paths), "path": self.paths},
+            PROBE_COUNTS.name: {
+                "path": self.path,
+                "src_host": self.src_host,
+                "dst_host": self.dst_host,
+                "sent": self.sent,
+                "lost": self.lost,
+            },
+        }
+
+
+def send_probes(
+    loss: FloatArray, paths: Paths, path: IntArray, packets: int, rng: np.random.Generator
+) -> Carried:
+    """Send ``packets`` probes over path ``path[i]`` for each i, spread evenly over the epochs, in a
+    run without packets, and return what was lost."""
+    parts = []
+    for epoch, rates in enumerate(loss):
+        now = packets * (epoch + 1) // len(loss) - packets * epoch // len(loss)
+        parts.append(send(rates[None, :], paths, np.full(len(path), now), rng, path))
+    fields = ("lost", "packets", "drops")
+    return Carried(*(np.sum([getattr(part, name) for part in parts], axis=0) for name in fields))

@@ -1,0 +1,101 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Methods that are asked after each epoch, for what it measured alone."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from analysis.methods.registry import find_methods
+from analysis.telemetry.observations import read_telemetry
+from analysis.telemetry.telemetry import Telemetry
+from scenarios.experiment.backends import open_backend
+from scenarios.experiment.inputs import demand_of, inputs_of
+from scenarios.experiment.loop import Session
+from scenarios.experiment.observer import Observer
+from scenarios.experiment.request import load_scenario
+from scenarios.experiment.run import analyze, run_config, run_experiment
+from scenarios.experiment.settings import SettingsError, make_settings
+from scenarios.experiment.setup import set_up
+from testbed.fabric.fat_tree import FatTree
+from testbed.faults.specification import parse_faults
+from testbed.network.virtual import LinkModel
+from testbed.record.run import RunDirectory, RunWriter
+from testbed.traffic.demand import make_traffic
+from tests.conftest import SMALL
+
+K4 = FatTree(4)
+FAULTS = """faults:
+- {link: tor0_0->agg0_1, rate: 0.3, schedule: [[0.2, 0.4]]}
+"""
+
+
+def stepped(folder: Path) -> tuple[list[Telemetry], Telemetry]:
+    """The telemetry of each epoch of a run, and that of the whole."""
+    settings = replace(SMALL, epochs=3)
+    plan, (traffic, _) = parse_faults("10pct", K4, 1), make_traffic(demand_of(settings), K4)
+    inputs, config = inputs_of(settings, K4, plan, traffic), run_config("steps", settings)
+    writer = RunWriter(folder / "run")
+    writer.config(config)
+    with open_backend(inputs, LinkModel(), folder) as backend:
+        session = Session(set_up(inputs, backend), writer, Observer(), by_epoch=True)
+        session.start()
+        found = []
+        while (epoch := session.epoch()) is not None:
+            assert epoch.number == len(found)
+            found.append(read_telemetry(epoch.record(config)))
+        session.end()
+    return found, read_telemetry(RunDirectory(writer.partial, finished=False))
+
+
+def total(every: list[Telemetry], part: str, column: str) -> int:
+    return sum(int(getattr(each.need(part, "the test"), column).sum()) for each in every)
+
+
+def test_the_epochs_of_a_session_add_up_to_its_run(tmp_path: Path) -> None:
+    epochs, whole = stepped(tmp_path)
+    assert len(epochs) == 3
+    segments = [each.need("segments", "the test") for each in epochs]
+    for column in ("sent", "lost"):
+        found: Any = np.concatenate([getattr(each, column) for each in segments])
+        assert (found == getattr(whole.need("segments", "the test"), column)).all()
+    # A few packets are sent or lost after the last epoch's end.
+    for part in ("flows", "probes", "detector"):
+        for column in ("sent", "lost"):
+            parts, run = total(epochs, part, column), total([whole], part, column)
+            assert 0.97 * run <= parts <= run, (part, column)
+    assert all(each.need("connections", "the test").lost.min() > 0 for each in epochs)
+
+
+def test_time_to_detect_and_false_alarms_are_recorded(tmp_path: Path) -> None:
+    file = tmp_path / "faults.yaml"
+    file.write_text(FAULTS)
+    settings = replace(SMALL, faults=str(file), diagnose="epoch", epochs=4, noise="0")
+    scenario, names = load_scenario("faulty_links"), "canary,canary-mle,netbouncer"
+    run_experiment("faulty_links", scenario, settings, tmp_path / "run", find_methods(names))
+    run = RunDirectory(tmp_path / "run")
+    found = {name: entry.get("by_epoch") for name, entry in run.summary["methods"].items()}
+    # SMALL has epochs of 100 ms: the fault is there in the third and the fourth.
+    assert found["canary-mle"] == {
+        "faults": 1,
+        "found": 1,
+        "seconds_to_detect": 0.1,
+        "false_alarms": 0,
+    }
+    verdicts = run.table("verdicts")
+    own = np.array([name == "canary-mle" for name in verdicts["method"]])
+    assert set(verdicts["epoch"][own]) == {2, 3}
+    assert set(verdicts["link"][own]) == {K4.link("tor0_0->agg0_1")}
+    assert set(verdicts["method"]) <= {"canary", "canary-mle", "netbouncer"}
+
+    again = analyze(tmp_path / "run", lambda what, share: None, methods=find_methods("canary-mle"))
+    assert again["methods"]["canary-mle"].get("by_epoch") == found["canary-mle"]
+
+
+def test_without_packets_it_is_refused() -> None:
+    with pytest.raises(SettingsError, match="DIAGNOSE=epoch needs packets"):
+        make_settings({"diagnose": "epoch", "backend": "flow"})

@@ -1,0 +1,120 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A run makes what its methods need, and what MEASURE= asks for."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from analysis.methods.base import views_of
+from analysis.methods.registry import METHODS, find_methods, make_method
+from analysis.telemetry.observations import read_telemetry
+from analysis.telemetry.telemetry import MissingTelemetry
+from scenarios.experiment.request import load_scenario
+from scenarios.experiment.run import analyze, run_experiment
+from scenarios.experiment.settings import SettingsError, make_settings
+from testbed.errors import UserError
+from testbed.measurements.registry import MEASUREMENTS
+from testbed.record.run import RunDirectory
+from tests.conftest import SMALL
+
+BACKENDS = pytest.mark.parametrize("backend", ["virtual", "flow"])
+
+
+def recorded(path: Path, methods: str, backend: str = "virtual", measure: str = "none"):
+    telemetry = "A1+P" if backend == "flow" else SMALL.telemetry
+    settings = replace(
+        SMALL, backend=cast(Any, backend), telemetry=telemetry, epochs=2, measure=measure
+    )
+    scenario = load_scenario("faulty_links")
+    run_experiment("faulty_links", scenario, settings, path, find_methods(methods))
+    return RunDirectory(path)
+
+
+def analyzed(run: RunDirectory, methods: str) -> tuple[list[str], str]:
+    """The methods that could diagnose a run again, and why others could not."""
+    found = analyze(run.path, lambda what, share: None, methods=find_methods(methods))
+    return list(found["methods"]), "; ".join(found["missing"])
+
+
+@BACKENDS
+def test_canary_alone_sends_no_probe_and_traces_nothing(backend: str, tmp_path: Path) -> None:
+    run = recorded(tmp_path / "run", "canary,canary-mle", backend)
+    assert run.config.get("measurements") == ["canary", "flows"]
+    assert not any(run.has(name) for name in ("probe_paths", "probe_counts", "connections"))
+    assert run.network["traceroute_packets"] == run.network.get("icmp_messages", 0) == 0
+    assert run.network["conservation"]["sent"] == run.table("flows")["sent"].sum()
+    assert set(run.summary.get("measured", ())) == {"segments", "flows"}
+    assert run.summary["missing"] == []
+
+
+@BACKENDS
+def test_probes_alone_install_no_rule_and_read_no_meter(backend: str, tmp_path: Path) -> None:
+    run = recorded(tmp_path / "run", "netbouncer", backend)
+    assert not any(run.has(name) for name in ("registers/epoch-000", "segments", "rules"))
+    assert run.network["canary_bytes"] == 0 and "rules_installed" not in run.network
+    assert set(run.table("probe_paths")["plan"]) == {"netbouncer"}
+    telemetry = read_telemetry(run)
+    assert telemetry.segments is telemetry.detector is telemetry.connections is None
+    assert telemetry.need("probes", "the test").sent.sum() > 0
+
+
+def test_what_is_missing_names_its_measurement_and_the_option(tmp_path: Path) -> None:
+    run = recorded(tmp_path / "run", "canary")
+    names, why = analyzed(run, "canary,007,detector")
+    assert names == ["canary"]
+    assert "007 needs the telemetry part 'connections': MEASURE=traces measures it" in why
+    assert "detector needs the telemetry part 'detector': MEASURE=matrix measures it" in why
+    with pytest.raises(MissingTelemetry, match="MEASURE=bounce"):
+        make_method("netbouncer").localize(read_telemetry(run))
+
+
+@BACKENDS
+def test_measure_keeps_more_for_later(backend: str, tmp_path: Path) -> None:
+    run = recorded(tmp_path / "run", "canary", backend, "bounce+traces")
+    assert run.config.get("measurements") == ["canary", "bounce", "traces", "flows"]
+    assert analyzed(run, "netbouncer,007") == (["netbouncer", "007"], "")
+
+
+def test_measure_all_makes_the_same_network_as_all_methods(tmp_path: Path) -> None:
+    one = recorded(tmp_path / "one", "canary", measure="all")
+    all_ = recorded(tmp_path / "all", ",".join(METHODS))
+    for name in ("links", "flows", "registers/epoch-001", "probe_counts", "connections"):
+        files = [run.path / f"{name}.parquet" for run in (one, all_)]
+        assert files[0].read_bytes() == files[1].read_bytes(), name
+
+
+def test_interfaces_count_what_they_send_and_see_no_silent_drop(tmp_path: Path) -> None:
+    run = recorded(tmp_path / "run", "canary", measure="counters")
+    links, found = run.table("links"), read_telemetry(run).need("counters", "the test")
+    assert found.packets.shape == found.queue_drops.shape == (2, run.fabric.n_links)
+    sent, dropped = found.packets.sum(axis=0), links["fault_drops"]
+    assert (sent <= links["packets"] - dropped).all()  # a few were sent after the last epoch
+    assert sent.sum() > 0.9 * (links["packets"] - dropped).sum() and not found.queue_drops.any()
+
+
+def test_what_needs_packets_says_so(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="the measurement counters needs packets"):
+        recorded(tmp_path / "run", "canary", "flow", "counters")
+    assert not list(tmp_path.iterdir())
+
+
+def test_methods_say_what_they_may_read() -> None:
+    views = {name: views_of([make_method(name)]) for name in METHODS}
+    assert views["canary"] == views["canary-mle"] == {"segments"}
+    assert views["netbouncer"] == views["netscope"] == {"probes"}
+    assert views["007"] == {"connections"} and views["detector"] == {"detector"}
+    assert views["flock"] == {"probes", "connections", "flows"}
+    assert views["mle"] == {"segments", "probes", "detector", "flows"}
+    assert views_of([make_method("mle:kinds=A2")]) == {"connections", "flows"}
+    assert views_of([]) is None and views_of([cast(Any, object())]) is None
+    assert views_of([make_method(name) for name in METHODS]) == set(MEASUREMENTS)
+
+
+@pytest.mark.parametrize("wrong", ["probes", "bounce,traces", ""])
+def test_a_wrong_measure_is_refused(wrong: str) -> None:
+    with pytest.raises(SettingsError, match="there is no measurement"):
+        make_settings({"measure": wrong})
