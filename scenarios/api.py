@@ -391,7 +391,7 @@ class Run:
         Raises:
             ValueError: There is no such method, or the run lacks the measurements that it reads.
 
-        >>> result = run(faults="tor0_0->agg0_1:0.05", epochs=2, load=0.02, methods="canary-mle")
+        >>> result = run(faults="tor0_0->agg0_1:0.05", epochs=2, load=0.02, measure="all")
         >>> verdict = result.diagnose("flock:p_bad=0.02")
         >>> verdict
         <flock: F1 1.000, 1 blamed, 0 missed, 0 wrong>

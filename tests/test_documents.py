@@ -57,8 +57,7 @@ def test_the_text_on_measurement_says_what_its_table_shows() -> None:
     metered = {name: int(row[0].replace(",", "")) for name, row in table.items() if "," in row[0]}
     assert metered["`ALPHA=50 BETA=1`"] < 0.65 * metered["as it is"], "three fifths of the packets"
     assert few[1:3] == all_[1:3], "the same verdict"
-    assert metered["`ETA=60`"] < metered["as it is"] / 3, "less than a third of the packets"
-    assert large[1:3] == all_[1:3], "do"
+    assert float(large[1]) < float(all_[1]) and large[2] == all_[2], "canary misses faults"
     data = [float(row[3].removesuffix("M")) for row in (few, large, all_, one)]
     assert max(data[:3]) < 1.05 * min(data[:3]) and data[3] < 0.25 * data[0], "data hardly follows"
     assert len({row[0] for row in table.values()}) == len(table), "the settings differ"

@@ -305,7 +305,7 @@ class RunDirectory:
         there = [self.has(registers(epoch)) for epoch in range(self.epochs)]
         if any(there):
             self._need(OF_REGISTERS)
-        elif "measurements" not in self.config:
+        elif "canary" in self.config.get("measurements", ("canary",)):
             self._need(OF_NO_REGISTERS)
         if any(there) and "unread" not in self.network:
             self._wrong("network.json", "unread is missing")
