@@ -71,17 +71,18 @@ def test_switches_restart_and_nothing_is_blamed(
         assert not len(CanaryMle().localize(telemetry).flagged)
 
 
+UNACCOUNTED = pytest.mark.xfail(
+    strict=False, reason="on BMv2 a quarter of the packets is in no counter after these events"
+)
 OFF = ((3.0, "down agg0_0-core0"), (4.0, "down h1_0_0"), (5.0, "stop agg2_1"))
 ON = ((6.0, "up agg0_0-core0"), (6.5, "up h1_0_0"), (7.0, "start agg2_1"))
 
 
-@pytest.mark.xfail(
-    strict=False,
-    reason="on a fast machine packets to what EVENTS switch off are in no counter, on BMv2 a quarter",
-)
 @pytest.mark.root
 @pytest.mark.real_time
-@pytest.mark.parametrize("backend", ["softswitch", pytest.param("bmv2", marks=pytest.mark.nightly)])
+@pytest.mark.parametrize(
+    "backend", ["softswitch", pytest.param("bmv2", marks=[pytest.mark.nightly, UNACCOUNTED])]
+)
 def test_what_events_switch_off_is_not_observed_and_nothing_is_blamed(
     backend: Backend, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
