@@ -21,15 +21,15 @@ class Memory:
     files: dict[str, Any] = field(default_factory=dict)
 
     def table(self, name: str, columns: Columns) -> None:
-        """Keep a table."""
+        """Keep the columns of a table; one of the same name is replaced."""
         self.tables[name] = columns
 
     def text(self, name: str, content: str) -> None:
-        """Keep a text file."""
+        """Keep the content of a text file."""
         self.files[name] = content
 
     def json(self, name: str, content: Mapping[str, Any]) -> None:
-        """Keep a JSON file."""
+        """Keep what a JSON file would hold, as it is."""
         self.files[name] = content
 
 
@@ -52,7 +52,7 @@ class MemoryRecord:
 
     @property
     def fabric(self) -> Fabric:
-        """Return the fabric."""
+        """Return the fabric that the run emulates."""
         return self.emulation.topology
 
     @property

@@ -65,7 +65,7 @@ class Session:
         self._steps: Iterator[None] = iter(())
 
     def start(self) -> None:
-        """Let packets flow."""
+        """Inject the faults, prepare the switches, and let hosts send."""
         emulation, tcp = self._emulation, self._emulation.tcp
         with batch(emulation.backend.controls):
             emulation.injector.start()

@@ -58,7 +58,7 @@ class Emulation:
 
     @property
     def network(self) -> Network:
-        """Return the network."""
+        """Return the network that the run has for itself."""
         return self.run.network
 
     @property

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The frames of NetBouncer's and deTector's probes: IP-in-IP packets that take a known path.
+"""The probes of NetBouncer and deTector: IP-in-IP packets that take a known path.
 
 The outer header leads a probe up to the switch where its path turns, which removes the header; the
 inner one leads it down (NetBouncer, section 3, and deTector, section 3.2). Both ways are unique.
@@ -11,6 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from testbed.fabric.packet_fabric import PacketFabric
+from testbed.network.schedules import Rounds
+from testbed.network.sources import Source
 from testbed.traffic.flows import UDP
 from testbed.traffic.packets import (
     ETHERNET,
@@ -52,3 +54,20 @@ def probe_frames(
     put_ipv4(frames, inner, src_ip, dst_ip, UDP, PROBE_TTL, length=_FRAME - inner)
     put_udp(frames, inner + IPV4, *ports, length=8 + PAYLOAD)
     return frames
+
+
+def probe_source(
+    packets: Rounds,
+    frames: npt.NDArray[np.uint8],
+    src_host: npt.NDArray[np.integer],
+    dst_host: npt.NDArray[np.integer],
+) -> Source:
+    """Return the source of probes: a flow for each frame, of which ``packets`` says when it is
+    sent. ``src_host`` and ``dst_host`` are the flows' ends, int[N]."""
+    return Source(
+        packets=packets,
+        templates=frames,
+        template_length=np.full(len(frames), frames.shape[1], np.uint16),
+        src_host=src_host,
+        dst_host=dst_host,
+    )

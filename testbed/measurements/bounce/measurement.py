@@ -63,17 +63,11 @@ class BouncedProbes(Running):
 
     def __init__(self, run: PacketRun) -> None:
         from testbed.measurements.bounce.probes import probe_plan
-        from testbed.network.sources import Source
+        from testbed.measurements.ip_in_ip import probe_source
 
         self._fabric = run.fabric
         self._plan = plan = probe_plan(run.fabric, run.duration_s, run.limits.probes, run.seed)
-        source = Source(
-            packets=plan.packets,
-            templates=plan.frames,
-            template_length=np.full(len(plan.frames), plan.frames.shape[1], np.uint16),
-            src_host=plan.host,
-            dst_host=plan.host,
-        )
+        source = probe_source(plan.packets, plan.frames, plan.host, plan.host)
         self.sending = (run.add_source(source),)
 
     def tables(self, counts: Counts) -> Mapping[str, Columns]:

@@ -69,9 +69,9 @@ class MatrixRun(Running):
     """The probes of a run with packets."""
 
     def __init__(self, run: PacketRun) -> None:
+        from testbed.measurements.ip_in_ip import probe_source
         from testbed.measurements.matrix.probe_matrix import standard_matrix
         from testbed.measurements.matrix.probes import matrix_probes
-        from testbed.network.sources import Source
 
         fabric = run.fabric
         pairs = (~np.isin(fabric.host_tor, fabric.bouncing)).sum() * len(fabric.bouncing)
@@ -82,13 +82,7 @@ class MatrixRun(Running):
             packets=int(pairs) * run.limits.probes,  # as many as NetBouncer's
             seed=run.seed,
         )
-        source = Source(
-            packets=probes.packets,
-            templates=probes.frames,
-            template_length=np.full(len(probes.frames), probes.frames.shape[1], np.uint16),
-            src_host=probes.src_host,
-            dst_host=probes.dst_host,
-        )
+        source = probe_source(probes.packets, probes.frames, probes.src_host, probes.dst_host)
         self.sending = (run.add_source(source),)
 
     def tables(self, counts: Counts) -> Mapping[str, Columns]:

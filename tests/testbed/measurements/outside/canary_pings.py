@@ -69,7 +69,7 @@ class Pings(Measurement):
         return Simulated({"pings": table}, carried=carried, sent=len(src) * PACKETS)
 
     def read(self, tables):
-        """Return the counts."""
+        """Return, for each pair of ToRs, the pings sent and lost."""
         return PingCounts(**tables["pings"])  # type: ignore[arg-type]
 
 
