@@ -59,11 +59,11 @@ def probe_frames(
 def probe_source(
     packets: Rounds,
     frames: npt.NDArray[np.uint8],
-    src_host: npt.NDArray[np.integer],
-    dst_host: npt.NDArray[np.integer],
+    src_host: npt.NDArray[np.int32],
+    dst_host: npt.NDArray[np.int32],
 ) -> Source:
     """Return the source of probes: a flow for each frame, of which ``packets`` says when it is
-    sent. ``src_host`` and ``dst_host`` are the flows' ends, int[N]."""
+    sent. ``src_host`` and ``dst_host`` are the flows' ends, int32[N]."""
     return Source(
         packets=packets,
         templates=frames,

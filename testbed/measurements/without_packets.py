@@ -222,7 +222,7 @@ def simulate(
             simulated = each.simulate(run, plan.result())
             if simulated is None:
                 raise UserError(
-                    f"the measurement {each.name} needs packets: leave it out of MEASURE=, or "
+                    f"the measurement {each.name} needs packets: leave it out of MEASURE=, or take "
                     "another BACKEND"
                 )
             found[each.name] = simulated
