@@ -8,9 +8,10 @@ are made here: leaf-spine, three layers with oversubscription, and either with l
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Sequence
 from functools import cached_property
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -19,6 +20,9 @@ from testbed.arrays import IntArray
 from testbed.errors import UserError
 from testbed.fabric.climbs import Climbs
 from testbed.fabric.paths import Paths, PathSets, pointers
+
+if TYPE_CHECKING:
+    from testbed.fabric.host_links import HostFabric
 
 
 class TopologyError(UserError):
@@ -129,6 +133,20 @@ class Fabric:
         return nth
 
     @cached_property
+    def host_names(self) -> list[str]:
+        """Return the name of each host: ``h3_0`` is the first one of ``leaf3``.
+
+        Where the ToRs' names do not end in different numbers, the ToRs are counted instead.
+        """
+        numbers = [_NUMBER.fullmatch(name) for name in self.switch_names[: self.n_tors]]
+        racks = [each[1] if each else "" for each in numbers]
+        if "" in racks or len(set(racks)) < len(racks):
+            racks = [str(tor) for tor in range(self.n_tors)]
+        names = [f"h{rack}_{host}" for rack in racks for host in range(self.hosts_per_tor)]
+        taken = not set(names).isdisjoint(self.switch_names)
+        return [f"host{name[1:]}" for name in names] if taken else names
+
+    @cached_property
     def _switch_index(self) -> dict[str, int]:
         return {name: i for i, name in enumerate(self.switch_names)}
 
@@ -175,6 +193,18 @@ class Fabric:
         """Return the directed links that begin or end at a switch, ascending, int32[]."""
         at = (self.link_src == switch) | (self.link_dst == switch)
         return np.flatnonzero(at).astype(np.int32)
+
+    @cached_property
+    def devices(self) -> IntArray:
+        """Return the numbers of the switches, which may fail as a whole, int32[]."""
+        return np.arange(self.n_switches, dtype=np.int32)
+
+    @cached_property
+    def with_hosts(self) -> HostFabric:
+        """Return the fabric with its hosts as the lowest tier, and their links."""
+        from testbed.fabric.host_links import HostFabric
+
+        return HostFabric(self)
 
     @cached_property
     def n_ports(self) -> int:
@@ -274,6 +304,9 @@ class Fabric:
             if len(tor) and (tor.min() < 0 or tor.max() >= self.n_tors):
                 raise TopologyError(f"{self.title} has ToRs 0 to {self.n_tors - 1}")
         return src.astype(np.int32), dst.astype(np.int32)
+
+
+_NUMBER = re.compile(r"[A-Za-z]+([0-9]+(?:_[0-9]+)*)")
 
 
 def leaf_spine(leaves: int, spines: int, *, oversubscription: float = 1.0) -> Fabric:
