@@ -353,4 +353,5 @@ def bad_devices(
         of_link = end[incidence.link_ids << shift]
         crossed += np.bincount(of_link, incidence.sum_on(present.astype(int)), topology.n_switches)
         fine += np.bincount(of_link, incidence.sum_on(good.astype(int)), topology.n_switches)
-    return (crossed > 0) & (fine <= lucky_share * crossed)
+    is_switch = np.isin(np.arange(topology.n_switches), topology.devices)
+    return is_switch & (crossed > 0) & (fine <= lucky_share * crossed)

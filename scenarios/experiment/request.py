@@ -199,6 +199,11 @@ class Scenario:
             found = "nothing" if plan is None else repr(plan)[:60]
             raise SettingsError(f"make_faults returns {found}: it must return a FaultPlan")
         plan.check(topology, settings.duration_s)
+        if settings.real_time and plan.whole(topology) is not topology:
+            raise SettingsError(
+                "FAULTS has links of hosts, which need BACKEND=virtual or flow: on real packets "
+                "name links between switches"
+            )
         return plan
 
 

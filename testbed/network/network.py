@@ -90,6 +90,16 @@ class OwnLosses(Protocol):
 
 
 @runtime_checkable
+class CountsHostLinks(Protocol):
+    """A network that counts packets of the links of hosts, too."""
+
+    def host_link_counts(self) -> npt.NDArray[np.uint64]:
+        """Return the packets sent, dropped by faults and dropped by queues so far on each directed
+        link of a host, uint64[3, 2 * n_hosts], in the order of `testbed.fabric.host_links`."""
+        ...
+
+
+@runtime_checkable
 class Switchable(Protocol):
     """A real network, whose links, switches and hosts can be switched off and on."""
 

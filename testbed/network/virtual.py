@@ -266,12 +266,17 @@ class VirtualNetwork:
         """Return every packet lost so far, with the dtype `DROP`; the array is read-only.
 
         They are sorted by time, then by switch, then as the switch dropped them. ``link`` is -1
-        where no link is at fault (TTL, no route).
+        where no link is at fault (TTL, no route); links of hosts are numbered as in
+        `testbed.fabric.host_links`.
         """
         if self._count(self._library.net_drops) != len(self._drops):
             found = self._of_all_threads(self._library.net_drops, DROP)
             place = found["time_ns"] * np.uint64(len(self._switches)) + found["switch"]
             self._drops = found[np.argsort(place, kind="stable")]
+            of_hosts = np.flatnonzero(self._drops["link"].astype(np.int64) >= self.topology.n_links)
+            nth = self._drops["link"][of_hosts].astype(np.int64) - self.topology.n_links
+            down, host = np.divmod(nth, self.topology.n_hosts)
+            self._drops["link"][of_hosts] = self.topology.n_links + 2 * host + down
             self._drops.flags.writeable = False
         return self._drops
 
@@ -299,11 +304,16 @@ class VirtualNetwork:
 
     def fault_drops(self) -> npt.NDArray[np.uint64]:
         """Return the packets lost so far to faults of each fabric link, uint64[n_links]."""
-        return self._counted(self._library.net_fault_drops)
+        return self._counted(self._library.net_fault_drops)[: self.topology.n_links]
 
     def queue_drops(self) -> npt.NDArray[np.uint64]:
         """Return the packets that full queues of each fabric link dropped, uint64[n_links]."""
-        drops, n = self.drops(), self.topology.n_links
+        return self._queued()[: self.topology.n_links]
+
+    def _queued(self) -> npt.NDArray[np.uint64]:
+        """Return the packets that full queues of each link dropped, those of hosts numbered as in
+        `testbed.fabric.host_links`."""
+        drops, n = self.drops(), self.topology.n_links + 2 * self.topology.n_hosts
         link = drops["link"][drops["cause"] == _QUEUE]
         return np.bincount(link[(link >= 0) & (link < n)], minlength=n).astype(np.uint64)
 
@@ -312,12 +322,21 @@ class VirtualNetwork:
 
     def link_packets(self) -> npt.NDArray[np.uint64]:
         """Return the packets sent on each directed fabric link so far, uint64[n_links]."""
-        return self._counted(self._library.net_link_packets)
+        return self._counted(self._library.net_link_packets)[: self.topology.n_links]
+
+    def host_link_counts(self) -> npt.NDArray[np.uint64]:
+        """Return the packets sent, dropped by faults and dropped by queues so far on each directed
+        link of a host, uint64[3, 2 * n_hosts]."""
+        functions = self._library.net_link_packets, self._library.net_fault_drops
+        counts = [self._counted(function)[self.topology.n_links :] for function in functions]
+        by_host = [each.reshape(2, -1).T.reshape(-1) for each in counts]
+        return np.stack((*by_host, self._queued()[self.topology.n_links :]))
 
     def _counted(self, function: Any) -> npt.NDArray[np.uint64]:
+        """Return a count of each link in the order of `_link_table`."""
         counts = np.zeros(self.topology.n_links + 2 * self.topology.n_hosts, np.uint64)
         function(self._net, counts.ctypes.data)
-        return counts[: self.topology.n_links]
+        return counts
 
 
 @dataclass(frozen=True)

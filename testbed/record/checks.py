@@ -21,12 +21,15 @@ def check_references(
     schema: Schema,
     values: Mapping[str, Any],
     fabric: Fabric,
+    whole: Fabric,
     count: Callable[[Numbered], int | None],
 ) -> None:
     """Check that a table's values refer to existing links, hosts, epochs or rows of other tables.
 
     Args:
         values: The columns of ``table``.
+        fabric: The fabric.
+        whole: The same with its hosts, if the run has their links.
         count: Returns the number of links, hosts and so on; None if it is not known.
 
     Raises:
@@ -46,7 +49,7 @@ def check_references(
     if "sent" in values and "lost" in values:
         table.refuse(values["lost"] > values["sent"], "more packets lost than sent")
     if schema.row_of is not None:
-        names = fabric.link_names if schema.row_of == "links" else fabric.switch_names
+        names = whole.link_names if schema.row_of == "every link" else fabric.switch_names
         _check_names(table, values[schema.columns[0].name], names, schema.row_of)
     if len(schema.key) > 1:  # of one column, `Table` has looked
         _check_key(table, schema, values)

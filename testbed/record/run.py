@@ -106,6 +106,12 @@ class Record(Protocol):
         ...
 
 
+def whole_fabric(record: Record) -> Fabric:
+    """Return the fabric of a record, with its hosts if a link of a host was faulty: then links of
+    hosts are in the tables ``links`` and ``diagnosis``, too."""
+    return record.fabric.with_hosts if record.network.get("host_links") else record.fabric
+
+
 def segment_columns(sent: Counts, lost: Counts) -> Columns:
     """Return the columns of the table of segments: a row for each observed (epoch, segment) pair.
 
@@ -342,6 +348,11 @@ class RunDirectory:
         return self._fabric
 
     @property
+    def whole(self) -> Fabric:
+        """Return the fabric of the links that have a verdict, see `whole_fabric`."""
+        return whole_fabric(self)
+
+    @property
     def segments(self) -> Segments:
         """Return the path segments between monitors, numbered as in the tables."""
         return self._segments
@@ -397,7 +408,7 @@ class RunDirectory:
             values = table.columns()
             if not self.finished:
                 values = self._of_finished_epochs(schema, values)
-            check_references(table, schema, values, self.fabric, self._count)
+            check_references(table, schema, values, self.fabric, self.whole, self._count)
         except TableError as error:
             raise RunError(f"{error}: make the run again") from None
         del table
@@ -434,12 +445,15 @@ class RunDirectory:
         match what:
             case "links":
                 return fabric.n_links
+            case "every link":
+                return self.whole.n_links
             case "switches":
                 return fabric.n_switches
             case "tors":
                 return fabric.n_tors
             case "hosts":  # a fabric file lists no hosts of other fabrics
-                return fabric.n_hosts if isinstance(fabric, PacketFabric) else None
+                known = isinstance(fabric, PacketFabric) or self.network.get("host_links")
+                return fabric.n_hosts if known else None
             case "segments":
                 return len(self.segments)
             case "epochs":
