@@ -100,6 +100,17 @@ class CountsHostLinks(Protocol):
 
 
 @runtime_checkable
+class CountsQueues(Protocol):
+    """A network that knows how much waits in the queues of its links."""
+
+    def queue_depths(self) -> npt.NDArray[np.uint64] | None:
+        """Return the most bytes that a packet found waiting on each directed fabric link since the
+        last call, and their sum over all packets so far, uint64[2, n_links]; None if links have no
+        rate."""
+        ...
+
+
+@runtime_checkable
 class Switchable(Protocol):
     """A real network, whose links, switches and hosts can be switched off and on."""
 

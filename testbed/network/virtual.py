@@ -155,6 +155,7 @@ class VirtualNetwork:
         self._drops, self._replies = np.empty(0, DROP), np.empty(0, REPLY)
         self._fed: list[FedSource] = []
         self._now_ns = 0
+        self._has_rate = links.rate_bps > 0
         setup = _Setup(
             switches=ctypes.addressof(handles),
             forward=program.address("ss_forward"),
@@ -324,6 +325,16 @@ class VirtualNetwork:
         """Return the packets sent on each directed fabric link so far, uint64[n_links]."""
         return self._counted(self._library.net_link_packets)[: self.topology.n_links]
 
+    def queue_depths(self) -> npt.NDArray[np.uint64] | None:
+        """Return the most bytes that a packet found waiting on each directed fabric link since the
+        last call, and their sum over all packets so far, uint64[2, n_links]; None if links have no
+        rate."""
+        if not self._has_rate:
+            return None
+        depths = np.zeros((2, self.topology.n_links + 2 * self.topology.n_hosts), np.uint64)
+        self._library.net_depths(self._net, depths[0].ctypes.data, depths[1].ctypes.data)
+        return depths[:, : self.topology.n_links]
+
     def host_link_counts(self) -> npt.NDArray[np.uint64]:
         """Return the packets sent, dropped by faults and dropped by queues so far on each directed
         link of a host, uint64[3, 2 * n_hosts]."""
@@ -432,6 +443,7 @@ def _load() -> ctypes.CDLL:
             "net_replies": (u64, pointer, u32, pointer),
             "net_link_packets": (None, pointer, pointer),
             "net_fault_drops": (None, pointer, pointer),
+            "net_depths": (None, pointer, pointer, pointer),
         },
         ["-pthread", *PACKETS],
     )

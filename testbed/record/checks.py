@@ -44,7 +44,9 @@ def check_references(
             _check_paths(table, column, value, fabric, values.get("complete"))
         elif column.numbers is not None:
             n, low = count(column.numbers), -1 if column.null.startswith("-1") else 0
-            high, there = (None, "") if n is None else (n - 1, f"there are {n} {column.numbers}")
+            high, there = (
+                (None, "") if n is None else (n - 1, f"there are {n} {_plural(column.numbers)}")
+            )
             table.refuse_outside(column.name, value, low, high, there)
     if "sent" in values and "lost" in values:
         table.refuse(values["lost"] > values["sent"], "more packets lost than sent")
@@ -78,9 +80,14 @@ def _check_paths(
         raise table.fail(row, f"the links of {column.name} do not join up")
 
 
-def _check_names(table: Table, found: list[str], names: list[str], what: str) -> None:
+def _plural(what: Numbered) -> str:
+    return "links" if what == "every link" else what
+
+
+def _check_names(table: Table, found: list[str], names: list[str], what: Numbered) -> None:
     if len(found) != len(names):
-        raise TableError(f"{table.path} has {len(found)} rows: there are {len(names)} {what}")
+        there = f"there are {len(names)} {_plural(what)}"
+        raise TableError(f"{table.path} has {len(found)} rows: {there}")
     for row in (r for r, (a, b) in enumerate(zip(found, names, strict=True)) if a != b):
         raise table.fail(row, f"it is of {shown(found[row])}: {shown(names[row])} comes here")
 
