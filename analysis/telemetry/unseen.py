@@ -125,5 +125,5 @@ def _dark_switches(missing: BoolArray, fabric: Fabric) -> list[str]:
         seen[ends[~missing]] = True
     linked = np.zeros(fabric.n_switches, np.bool_)
     linked[fabric.link_src] = True
-    linked &= np.isin(np.arange(fabric.n_switches), fabric.devices)
+    linked[: fabric.n_tors] &= not isinstance(fabric, HostFabric)
     return [fabric.switch_names[each] for each in np.flatnonzero(linked & ~seen).tolist()]

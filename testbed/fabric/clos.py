@@ -195,11 +195,6 @@ class Fabric:
         return np.flatnonzero(at).astype(np.int32)
 
     @cached_property
-    def devices(self) -> IntArray:
-        """Return the numbers of the switches, which may fail as a whole, int32[]."""
-        return np.arange(self.n_switches, dtype=np.int32)
-
-    @cached_property
     def with_hosts(self) -> HostFabric:
         """Return the fabric with its hosts as the lowest tier, and their links."""
         from testbed.fabric.host_links import HostFabric

@@ -11,12 +11,10 @@ them in their graphs, too.
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
 
-from testbed.arrays import IntArray
 from testbed.fabric.clos import Fabric
 from testbed.fabric.paths import Paths, pointers
 from testbed.fabric.segments import Segments
@@ -48,11 +46,6 @@ class HostFabric(Fabric):
             title=f"{plain.title} with its hosts",
         )
         self.switches_only = plain
-
-    @cached_property
-    def devices(self) -> IntArray:
-        """Return the nodes that are switches, and may fail as a whole, int32[]."""
-        return np.arange(self.n_tors, self.n_switches, dtype=np.int32)
 
     def around(
         self,

@@ -96,10 +96,6 @@ class FlockModel:
         return cls(listed, no_pairs(len(prior)), prior, len(prior), ends)
 
 
-NO_DEVICE = -1e9
-"""Log-odds of the failure of a host, which is no component (Flock, section 3.2)."""
-
-
 def build_model(
     topology: Fabric,
     flows: Flows | None,
@@ -129,8 +125,7 @@ def build_model(
         ValueError: A flow is between ToRs that no path joins.
     """
     components = Components.of(topology, undirected=undirected)
-    prior = np.repeat((link_prior, NO_DEVICE), (components.n_links, topology.n_switches))
-    prior[components.n_links + topology.devices] = device_prior
+    prior = np.repeat((link_prior, device_prior), (components.n_links, topology.n_switches))
     ecmp = None
     if flows is not None and isinstance(flows.sets, PairSets):
         ecmp = None if listed else flows.sets.climbs()

@@ -99,7 +99,6 @@ def _members(fabric: Fabric, units: Units) -> list[IntArray]:
     pair, count = np.unique(ends * len(units.size) + np.tile(unit_of, 2), return_counts=True)
     device, unit = np.divmod(pair, max(len(units.size), 1))
     whole = count == units.size[unit]
-    whole &= np.isin(device, fabric.devices)
     device, unit = device[whole], unit[whole].astype(np.int32)
     return np.split(unit, np.searchsorted(device, np.arange(1, fabric.n_switches)))
 
