@@ -13,6 +13,8 @@ import pytest
 from analysis.methods.registry import find_methods
 from analysis.telemetry.observations import read_telemetry
 from analysis.telemetry.telemetry import MissingTelemetry
+from scenarios.api import localize
+from scenarios.command.localize import export
 from scenarios.command.show import page_text
 from scenarios.experiment.inputs import layout_of
 from scenarios.experiment.request import load_scenario, make_request
@@ -119,6 +121,14 @@ def test_a_run_is_diagnosed_again_and_drawn(run: RunDirectory) -> None:
     )
     page = page_text(run.path)
     assert "h3_1_0" in page and "F1f" in page
+
+
+def test_an_export_says_the_same(run: RunDirectory, tmp_path: Path) -> None:
+    files = export(run.path, tmp_path / "out", ".parquet")
+    for name in METHODS.split(","):
+        blamed = run.table(f"diagnoses/{name}")
+        found = {blamed["link"][link] for link in np.flatnonzero(blamed["flagged"])}
+        assert set(localize(*files, name).blamed) == found, name
 
 
 @pytest.mark.parametrize(
