@@ -11,7 +11,7 @@ import itertools
 import re
 from collections.abc import Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -20,9 +20,6 @@ from testbed.arrays import IntArray
 from testbed.errors import UserError
 from testbed.fabric.climbs import Climbs
 from testbed.fabric.paths import Paths, PathSets, pointers
-
-if TYPE_CHECKING:
-    from testbed.fabric.host_links import HostFabric
 
 
 class TopologyError(UserError):
@@ -193,13 +190,6 @@ class Fabric:
         """Return the directed links that begin or end at a switch, ascending, int32[]."""
         at = (self.link_src == switch) | (self.link_dst == switch)
         return np.flatnonzero(at).astype(np.int32)
-
-    @cached_property
-    def with_hosts(self) -> HostFabric:
-        """Return the fabric with its hosts as the lowest tier, and their links."""
-        from testbed.fabric.host_links import HostFabric
-
-        return HostFabric(self)
 
     @cached_property
     def n_ports(self) -> int:

@@ -20,6 +20,17 @@ from testbed.fabric.paths import Paths, pointers
 from testbed.fabric.segments import Segments
 
 
+def with_hosts(fabric: Fabric) -> HostFabric:
+    """Return a fabric with its hosts as the lowest tier, and their links; one is made of each."""
+    own = vars(fabric)
+    if _MADE not in own:
+        own[_MADE] = HostFabric(fabric)
+    return own[_MADE]
+
+
+_MADE = "_with_hosts"
+
+
 class HostFabric(Fabric):
     """A fabric whose lowest tier are the hosts of another one.
 

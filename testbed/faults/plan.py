@@ -17,6 +17,7 @@ import yaml
 
 from testbed.errors import UserError
 from testbed.fabric.clos import Fabric
+from testbed.fabric.host_links import with_hosts
 
 Kind = Literal["drop", "blackhole", "corrupt"]
 _KINDS = get_args(Kind)
@@ -189,7 +190,7 @@ class FaultPlan:
 
     def whole(self, topology: Fabric) -> Fabric:
         """Return the fabric, with its hosts if a link of a host is faulty."""
-        return topology.with_hosts if (self.links >= topology.n_links).any() else topology
+        return with_hosts(topology) if (self.links >= topology.n_links).any() else topology
 
     @property
     def links(self) -> npt.NDArray[np.int32]:

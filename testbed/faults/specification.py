@@ -51,6 +51,7 @@ import numpy as np
 import numpy.typing as npt
 
 from testbed.fabric.clos import Fabric, TopologyError
+from testbed.fabric.host_links import with_hosts
 from testbed.faults.grammar import FORMS, Document, Entry, read_file, read_text
 from testbed.faults.plan import Fault, FaultError, FaultPlan, FlowMatch
 
@@ -170,7 +171,7 @@ def _named_links(entries: Iterable[Entry], topology: Fabric) -> list[tuple[int, 
                 (link, match) in matched if match else any(link == other for other, _ in matched)
             )
             if clash:
-                names = (topology if link < topology.n_links else topology.with_hosts).link_names
+                names = (topology if link < topology.n_links else with_hosts(topology)).link_names
                 raise FaultError(
                     f"link {names[link]} is named twice: name it once, or give each "
                     "a match of its own"
@@ -188,7 +189,7 @@ def _links_or_hosts(topology: Fabric, name: str) -> tuple[int, ...]:
         ends = [part.strip() for part in re.split("->|-", name)]
         if set(ends).isdisjoint(topology.host_names):
             raise
-        return named_links(topology.with_hosts, name)
+        return named_links(with_hosts(topology), name)
 
 
 def _devices(

@@ -187,6 +187,7 @@ class FlowRun:
         }
 
 
+# Long: each step needs the results of the steps before it.
 def simulate(
     inputs: FlowInputs,
     config: Mapping[str, Any],

@@ -37,6 +37,7 @@ import numpy.typing as npt
 from testbed.errors import UserError
 from testbed.fabric.clos import Fabric, TopologyError
 from testbed.fabric.ecmp import Ecmp
+from testbed.fabric.host_links import with_hosts
 from testbed.fabric.monitors import monitor_switches
 from testbed.fabric.names import command, plain, shortened
 from testbed.fabric.packet_fabric import PacketFabric
@@ -109,7 +110,7 @@ class Record(Protocol):
 def whole_fabric(record: Record) -> Fabric:
     """Return the fabric of a record, with its hosts if a link of a host was faulty: then links of
     hosts are in the tables ``links`` and ``diagnosis``, too."""
-    return record.fabric.with_hosts if record.network.get("host_links") else record.fabric
+    return with_hosts(record.fabric) if record.network.get("host_links") else record.fabric
 
 
 def segment_columns(sent: Counts, lost: Counts) -> Columns:

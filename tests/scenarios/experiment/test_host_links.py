@@ -20,6 +20,7 @@ from scenarios.experiment.inputs import layout_of
 from scenarios.experiment.request import load_scenario, make_request
 from scenarios.experiment.run import analyze, run_experiment
 from scenarios.experiment.settings import SettingsError, make_settings
+from testbed.fabric.host_links import with_hosts
 from testbed.record.manifest import seal
 from testbed.record.run import RunDirectory
 from tests.conftest import quiet
@@ -45,7 +46,7 @@ def run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 
 def test_the_truth_has_the_links_of_hosts_with_what_they_lost(run: RunDirectory) -> None:
     links = run.table("links")
-    assert links["name"] == run.fabric.with_hosts.link_names and len(links["name"]) == 96
+    assert links["name"] == with_hosts(run.fabric).link_names and len(links["name"]) == 96
     faulty = np.flatnonzero(links["faulty"]).tolist()
     assert [links["name"][link] for link in faulty] == [UP, DOWN]
     for link, rate in zip(faulty, (0.1, 0.05), strict=True):

@@ -10,6 +10,7 @@ from testbed.fabric.clos import Fabric, leaf_spine
 from testbed.fabric.ecmp import Ecmp
 from testbed.fabric.ecmp_probabilities import EcmpProbabilities
 from testbed.fabric.fat_tree import FatTree
+from testbed.fabric.host_links import with_hosts
 from testbed.fabric.packet_fabric import TwoSwitches
 from testbed.fabric.paths import Paths
 from testbed.fabric.topologies import make_fabric
@@ -24,7 +25,7 @@ FABRICS = [
 
 @pytest.mark.parametrize("fabric", FABRICS, ids=lambda fabric: fabric.title)
 def test_links_keep_their_numbers_and_hosts_follow(fabric: Fabric) -> None:
-    whole = fabric.with_hosts
+    whole = with_hosts(fabric)
     n, hosts = fabric.n_links, fabric.n_hosts
     assert whole.link_names[:n] == fabric.link_names
     tor = fabric.switch_names
@@ -38,7 +39,7 @@ def test_links_keep_their_numbers_and_hosts_follow(fabric: Fabric) -> None:
 
 @pytest.mark.parametrize("fabric", FABRICS, ids=lambda fabric: fabric.title)
 def test_paths_of_hosts_are_those_of_their_tors_between_their_links(fabric: Fabric) -> None:
-    whole, rack = fabric.with_hosts, fabric.hosts_per_tor
+    whole, rack = with_hosts(fabric), fabric.hosts_per_tor
     rng = np.random.default_rng(1)
     src, dst = rng.integers(0, fabric.n_hosts, (2, 60))
     src, dst = src[src != dst], dst[src != dst]
@@ -59,7 +60,7 @@ def _listed(paths: Paths) -> list[list[int]]:
 def test_a_path_that_broke_off_has_no_link_of_the_receiver() -> None:
     fabric = leaf_spine(3, 2, oversubscription=1)
     paths = Paths.from_padded(np.array([[0, -1], [-1, -1], [-1, -1]]))
-    some = fabric.with_hosts.around(
+    some = with_hosts(fabric).around(
         paths, np.array([0, 1, 2]), np.array([5, 2, 3]), np.array([False, False, True])
     )
     up = fabric.n_links + 2 * np.arange(6)
@@ -68,7 +69,7 @@ def test_a_path_that_broke_off_has_no_link_of_the_receiver() -> None:
 
 def test_ecmp_of_hosts_is_that_of_their_tors() -> None:
     fabric = FatTree(4)
-    whole = fabric.with_hosts
+    whole = with_hosts(fabric)
     used, of_tors = EcmpProbabilities(whole).usage(), EcmpProbabilities(fabric).usage()
     hosts, tors = fabric.n_hosts, fabric.n_tors
     # A pair of hosts is in two racks with this chance, and then in any two of them alike.
@@ -80,7 +81,7 @@ def test_ecmp_of_hosts_is_that_of_their_tors() -> None:
 
 def test_segments_are_between_the_same_switches() -> None:
     fabric = FatTree(4)
-    whole, parts = fabric.with_hosts, fabric.segments()
+    whole, parts = with_hosts(fabric), fabric.segments()
     same = whole.numbered(parts)
     names = [whole.switch_names[each] for each in same.upstream]
     assert names == [fabric.switch_names[each] for each in parts.upstream]
