@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Wheels for one platform: those of pure Python with the compiled libraries in them.
 
-All are made on one machine, because zig's C compiler has the headers and libraries of each platform.
-The libraries are in `canary_prebuilt`, a folder beside the packages, each under a hash of what it is
-compiled from (`canary_softswitch.compiler.build.prebuilt_name`): that of another text is not found,
-and so never taken. They run on every processor of their kind. The Linux platform is the oldest whose
-C library all Pythons of today ask for; the wheels of NumPy and pyarrow are of the same.
+All are made on one machine: zig's C compiler has the headers and libraries of every platform. The
+libraries are in `canary_prebuilt`, a folder beside the packages, each under a hash of what it is
+compiled from (`canary_softswitch.compiler.build.prebuilt_name`), so that the library of another
+text is never taken. They run on every processor of their kind, and with the C library that the
+wheels of NumPy and pyarrow ask for.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from canary_softswitch.compiler import build
 from canary_softswitch.compiler.source import read_file, translate
@@ -41,8 +42,13 @@ from testbed.network import hosts, virtual
 from testbed.traffic.demand import make_traffic
 
 PACKAGES = ("canary_testbed", "canary_softswitch")
-PROGRAMS = (("virtual", 4), ("virtual", 8), ("virtual", 16), ("softswitch", 4))
-"""Backend and K of the runs whose switch program is held, compiled; others adapt it to more ports."""
+PROGRAMS: tuple[tuple[Literal["virtual", "softswitch"], int], ...] = (
+    ("virtual", 4),
+    ("virtual", 8),
+    ("virtual", 16),
+    ("softswitch", 4),
+)
+"""Backend and K of the runs whose switch program is held compiled; others change its constants."""
 
 
 @dataclass(frozen=True)
@@ -92,7 +98,7 @@ def texts(package: str) -> Iterator[Text]:
         yield Text(f"{backend}-{k}", _program(backend, k), build.PACKETS)
 
 
-def _program(backend: str, k: int) -> str:
+def _program(backend: Literal["virtual", "softswitch"], k: int) -> str:
     """Return the C of the switch program of a run whose other settings are the defaults."""
     settings = Settings(backend=backend, k=k, load=0.01)
     fabric = packet_fabric_of(settings)
