@@ -19,7 +19,7 @@ import subprocess
 import sys
 import tempfile
 import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -140,13 +140,13 @@ def libraries(package: str, platform: Platform) -> dict[str, bytes]:
         }
 
 
-def platform_wheels(folder: Path) -> list[Path]:
-    """Write the wheels of each platform beside those of pure Python in a folder, and return their
+def platform_wheels(folder: Path, platforms: Sequence[Platform] = PLATFORMS) -> list[Path]:
+    """Write the wheels of platforms beside those of pure Python in a folder, and return their
     paths. The soft switch has no library for macOS, and so no wheel of its own there."""
     made = []
     for package in PACKAGES:
         [pure] = folder.glob(f"{package}-*-py3-none-any.whl")
-        for platform in PLATFORMS:
+        for platform in platforms:
             if held := libraries(package, platform):
                 made.append(for_platform(pure, platform.tag, held))
     return made
