@@ -12,6 +12,7 @@ import pytest
 from rich.console import Console
 
 from canary_softswitch import SoftSwitchError
+from canary_softswitch.compiler import build
 from canary_softswitch.compiler.build import compiler
 from scenarios.command.doctor import Finding, bmv2_is_slow, examine, render_findings
 from scenarios.experiment.estimate import available_bytes
@@ -48,6 +49,16 @@ def test_what_is_missing_is_said_as_a_run_says_it(monkeypatch: pytest.MonkeyPatc
         assert found[name].state == "missing" and found[name].without
         assert "install" in found[name].says or "provision.sh" in found[name].says
     assert found["BACKEND"].says == "none"  # the flow network has kernels, too
+
+
+@pytest.mark.usefixtures("nothing_installed")
+def test_a_compiler_is_not_needed_where_a_wheel_holds_what_it_makes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(build, "PREBUILT", tmp_path)
+    found = {finding.name: finding for finding in examine()}
+    assert found["C compiler"].state == "weak" and "K=4, 8 and 16" in found["C compiler"].without
+    assert found["BACKEND"].says == "virtual, flow"
 
 
 def program(folder: Path, name: str, script: str) -> None:
