@@ -10,7 +10,7 @@ import importlib.util
 
 from testbed.errors import UserError
 
-NO_PICTURE = "no picture: Matplotlib is not installed (make setup-plot)"
+NO_PICTURE = "no picture: Matplotlib is not installed (make setup-plot, or pip install matplotlib)"
 
 
 def can_draw() -> bool:
@@ -27,4 +27,7 @@ def need_matplotlib() -> None:
 def need_dask() -> None:
     """Raise `UserError` if Dask, which a cluster needs, is not installed."""
     if importlib.util.find_spec("distributed") is None:
-        raise UserError("CLUSTER= needs Dask, which is not installed: make setup-cluster")
+        raise UserError(
+            "CLUSTER= needs Dask, which is not installed: make setup-cluster, or "
+            "pip install 'canary-testbed[cluster]'"
+        )

@@ -70,9 +70,9 @@ def verdicts_frame(run: RunDirectory, methods: Mapping[str, Any]) -> DataFrame:
     faulty, parts = run.table("links")["faulty"], []
     for name in methods:
         found = run.table(f"diagnoses/{name}")
-        said = {"blamed": found["flagged"]}
-        said |= {column: found[column] for column in ("state", "score", "success", "rank")}
-        frame = DataFrame(key_of(run.whole) | {"faulty": faulty} | said)
+        verdict = {"blamed": found["flagged"]}
+        verdict |= {column: found[column] for column in ("state", "score", "success", "rank")}
+        frame = DataFrame(key_of(run.whole) | {"faulty": faulty} | verdict)
         frame.insert(0, "method", name)
         parts.append(frame)
     return concat(parts, ignore_index=True) if parts else DataFrame()
@@ -115,8 +115,8 @@ def to_networkx(fabric: Fabric, links: DataFrame, verdicts: DataFrame, method: s
         known = list(dict.fromkeys(verdicts["method"])) if len(verdicts) else []
         if method not in known:
             raise UserError(f"the run has no method {method}: {nearest(method, known)}")
-        said = verdicts.loc[verdicts["method"] == method, ["blamed", "success"]]
-        pairs = zip(edges, said["blamed"].tolist(), said["success"].tolist(), strict=True)
+        verdict = verdicts.loc[verdicts["method"] == method, ["blamed", "success"]]
+        pairs = zip(edges, verdict["blamed"].tolist(), verdict["success"].tolist(), strict=True)
         edges = [row | {"blamed": blamed, "success": success} for row, blamed, success in pairs]
     for node, name in enumerate(fabric.switch_names):
         graph.add_node(name, tier=int(fabric.tier[node]), pod=int(fabric.pod[node]))

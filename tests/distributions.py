@@ -4,7 +4,7 @@ FOLDER``.
 
 They are made of the files that git has, in a temporary folder, so that neither what lies about in a
 clone nor an earlier build gets into them. Each wheel is built from its source distribution, as a
-user's pip does who finds no wheel.
+user's pip does who finds no wheel; those for one platform hold compiled libraries, too.
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ import sys
 import tempfile
 from pathlib import Path
 from sysconfig import get_path
+
+from tests.platform_wheels import platform_wheels
 
 ROOT = Path(__file__).parents[1]
 SOFT_SWITCH = Path("testbed", "softswitch")
@@ -77,8 +79,8 @@ def built_of(kind: str, project: Path, folder: Path) -> Path:
 
 
 def environment(made: Path, venv: Path) -> Path:
-    """Install both wheels of a folder into a new environment, beside the packages that are
-    installed here, and return its Python."""
+    """Install both wheels of a folder, those for this machine before those of pure Python, into a
+    new environment, beside the packages that are installed here, and return its Python."""
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", venv], check=True)
     python = venv / "bin" / "python"
     command = [sys.executable, "-m", "pip", "--python", python, "install", "-qq", "--no-index"]
@@ -95,7 +97,7 @@ def environment(made: Path, venv: Path) -> Path:
 
 
 def main(folder: Path) -> None:
-    for path in build(folder):
+    for path in (*build(folder), *platform_wheels(folder)):
         print(f"{path.stat().st_size / 1e6:8.2f} MB  {path}")
 
 

@@ -143,5 +143,7 @@ def test_the_wheels_run_from_a_hostile_folder(installed: Path, tmp_path: Path) -
         done = run(installed, tmp_path, "canary", *words)
         assert done.returncode == 0, done.stderr
     assert (tmp_path / "a" / "index.html").is_file()
+    shown = run(installed, tmp_path, "canary", "show", "a").stdout
+    assert "canary run " in shown and "make " not in shown, "there is no Makefile"
     switch = run(installed, tmp_path, "canary-switch", "--version")
     assert switch.returncode == 0, switch.stderr

@@ -245,8 +245,8 @@ def functions(path: Path) -> Iterator[tuple[int, int, str]]:
             first = min([node.lineno, *(each.lineno for each in node.decorator_list)])
             body = node.body[0]
             documented = ast.get_docstring(node) is not None and body.end_lineno is not None
-            said = body.end_lineno - body.lineno + 1 if documented else 0  # type: ignore[operator]
-            yield first, (node.end_lineno or first) - said, node.name
+            docstring_lines = body.end_lineno - body.lineno + 1 if documented else 0  # type: ignore[operator]
+            yield first, (node.end_lineno or first) - docstring_lines, node.name
 
 
 def c_functions(text: str) -> Iterator[tuple[int, int, str]]:

@@ -71,10 +71,10 @@ def _with_off(missing: BoolArray, telemetry: Telemetry, reads: Sequence[str]) ->
         some_of([names[link] for link in np.flatnonzero(which).tolist()])
         for which in (missing & telemetry.off, missing & ~telemetry.off)
     )
-    said = f"not a fault: switched off, so not observed: {off}"
+    line = f"not a fault: switched off, so not observed: {off}"
     if (missing & ~telemetry.off).any():
-        said += f"; not observed beside them: {others}: {_of_run(telemetry, reads)}"
-    return said
+        line += f"; not observed beside them: {others}: {_of_run(telemetry, reads)}"
+    return line
 
 
 def _of_rows(telemetry: Telemetry, reads: Sequence[str], whole: bool) -> str:

@@ -84,6 +84,6 @@ def _run(*command: str, **environment: str) -> None:
     except OSError as error:
         raise BundleError(f"cannot run {command[0]}: {error.strerror}") from None
     if done.returncode:
-        said = done.stderr.strip().splitlines() or [f"exit code {done.returncode}"]
+        lines = done.stderr.strip().splitlines() or [f"exit code {done.returncode}"]
         name = "git" if command[0] == "git" else " ".join(command[:4])
-        raise BundleError(f"{name} failed: {said[-1]}")
+        raise BundleError(f"{name} failed: {lines[-1]}")

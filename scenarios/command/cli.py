@@ -547,8 +547,8 @@ def main() -> None:
     except TyperException as error:
         option = getattr(error, "option_name", None) or ""
         other = hint(option, OPTIONS)
-        said = f"there is no option {option}: {other}" if other else error.format_message()
-        print(f"canary: {message_line(said)}", file=sys.stderr)
+        reason = f"there is no option {option}: {other}" if other else error.format_message()
+        print(f"canary: {message_line(reason)}", file=sys.stderr)
         code = 2
     except (typer.Abort, KeyboardInterrupt) as stop:
         code = stopped(stop)

@@ -15,16 +15,19 @@ ROOT = Path(__file__).parents[2]
 
 
 def need_compiler() -> None:
-    """Install zig's C compiler from its lock file, and print that, if there is no C compiler.
+    """Install zig's C compiler from its lock file, and print that, if there is no C compiler and
+    this installation has not been compiled for its platform.
 
     Raises:
         NoCompiler: There is none, and this is not the environment that ``make`` set up; or CC names
             another.
         UserError: It could not be installed.
     """
-    from canary_softswitch.compiler.build import compiler  # imports the soft switch
+    from canary_softswitch.compiler.build import compiler, uses_prebuilt
     from canary_softswitch.errors import NoCompiler
 
+    if uses_prebuilt():
+        return
     try:
         compiler()
     except NoCompiler:

@@ -288,7 +288,15 @@ def again(config: Mapping[str, Any], methods: Mapping[str, Any], short: bool = F
         for name, entry in methods.items()
     }
     words = [*_settings(config, short), f"SEED={config['seed']}", *_methods(had)]
-    return command("make", "scenario", *words)
+    return command(*_front_door("scenario"), *words)
+
+
+def _front_door(target: str) -> tuple[str, str]:
+    """Return the words of a command before its options: of ``make`` in a clone, else of ``canary``,
+    which wheels install alone."""
+    if Path(__file__).parents[2].joinpath("Makefile").is_file():
+        return "make", target
+    return own_name(), "run" if target == "scenario" else target
 
 
 def again_all(
@@ -307,7 +315,7 @@ def again_all(
         between = ";" if any("," in value for value in values) else ","
         words.append(f"SWEEP={own}{between.join(values)}")
     words += [f"SEEDS={in_ranges(found.seeds)}", *_methods(had)]
-    return command("make", "compare", *words)
+    return command(*_front_door("compare"), *words)
 
 
 def _settings(config: Mapping[str, Any], short: bool = False) -> Iterator[str]:

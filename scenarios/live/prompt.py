@@ -248,8 +248,8 @@ class Prompt(CLI):
             entries = self._live.start_switch(switch)
             restored = f"{entries} entries restored"
             yours = "its entries are yours to write"
-            said = yours if self._without_canary else restored
-            print(f"{words[0]} is up: {said}", flush=True)
+            what = yours if self._without_canary else restored
+            print(f"{words[0]} is up: {what}", flush=True)
         self._list_faults()
 
     def do_host(self, line: str) -> None:

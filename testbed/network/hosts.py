@@ -168,10 +168,18 @@ class HostAgents:
         return replies
 
 
+FLAGS = ("-pthread",)
+
+
+def c_text() -> str:
+    """Return all that is compiled for the hosts."""
+    return read_c(Path(__file__).with_name("hosts.c"))
+
+
 def _load() -> ctypes.CDLL:
     pointer, u32, u64 = ctypes.c_void_p, ctypes.c_uint32, ctypes.c_uint64
     return load_library(
-        read_c(Path(__file__).parent / "hosts.c"),
+        c_text(),
         {
             "agents_new": (pointer, u32),
             "agents_open": (ctypes.c_int, pointer, u32, ctypes.c_char_p),
@@ -188,5 +196,5 @@ def _load() -> ctypes.CDLL:
             "agents_stop": (None, pointer),
             "agents_free": (None, pointer),
         },
-        ["-pthread"],
+        FLAGS,
     )

@@ -427,10 +427,18 @@ def _port_links(topology: PacketFabric) -> npt.NDArray[np.uint32]:
     return ports
 
 
+FLAGS = ("-pthread", *PACKETS)
+
+
+def c_text() -> str:
+    """Return all that is compiled for the event loop."""
+    return c_defines() + read_c(Path(__file__).with_name("virtual.c"))
+
+
 def _load() -> ctypes.CDLL:
     pointer, u32, u64 = ctypes.c_void_p, ctypes.c_uint32, ctypes.c_uint64
     return load_library(
-        c_defines() + read_c(Path(__file__).parent / "virtual.c"),
+        c_text(),
         {
             "net_new": (pointer, pointer),
             "net_free": (None, pointer),
@@ -445,5 +453,5 @@ def _load() -> ctypes.CDLL:
             "net_fault_drops": (None, pointer, pointer),
             "net_depths": (None, pointer, pointer, pointer),
         },
-        ["-pthread", *PACKETS],
+        FLAGS,
     )

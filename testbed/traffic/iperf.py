@@ -221,8 +221,8 @@ class Iperf:
         for number, process in list(self._clients.items()):
             if process.poll() is not None:
                 if process.returncode:
-                    self._failed[number] = said = self._last_words(number)
-                    if self._by_links(number, said):
+                    self._failed[number] = message = self._last_words(number)
+                    if self._by_links(number, message):
                         self._lost.add(number)
                 else:
                     self._finished += 1
@@ -232,7 +232,7 @@ class Iperf:
             if process.poll() is not None:
                 del self._servers[number]
 
-    def _by_links(self, number: int, said: str) -> bool:
+    def _by_links(self, number: int, message: str) -> bool:
         """Return True if links broke the connection of a transfer whose client ended with a line.
 
         It timed out. Or its server still waits: the connection was open at the client alone, since
@@ -240,14 +240,14 @@ class Iperf:
         Or its server ended, because a message of the client's did not come within ten seconds: so
         iperf3 3.18, of Debian 13.
         """
-        if said.endswith(os.strerror(errno.ETIMEDOUT)):
+        if message.endswith(os.strerror(errno.ETIMEDOUT)):
             return True
         broken = tuple(map(os.strerror, (errno.ECONNRESET, errno.EPIPE)))
         server = self._servers.get(number)
         if server is not None and server.poll() is None:
-            return said.endswith(broken)
+            return message.endswith(broken)
         log = self._server_log(self._dst[number])
-        ended = said.endswith((_CLOSED, *broken)) and log.exists()
+        ended = message.endswith((_CLOSED, *broken)) and log.exists()
         return ended and _NOTHING_CAME in log.read_text(errors="replace")
 
     def _last_words(self, number: int) -> str:

@@ -27,7 +27,7 @@ def main(arguments: list[str]) -> int:
         memory = max(figure.memory for figure in figures) / 1e6
         print(f"| `{name}` | {len(figures)} | {seconds:.1f} | {memory:.0f} |")
         for figure in figures if "-v" in arguments else ():
-            print(f"| | | {figure.seconds:.2f} | {figure.memory / 1e6:.0f} | {figure.said}")
+            print(f"| | | {figure.seconds:.2f} | {figure.memory / 1e6:.0f} | {figure.message}")
     seconds = max(figure.seconds for figure in test_bombs.FIGURES)
     memory = max(figure.memory for figure in test_bombs.FIGURES)
     print(f"at most {seconds:.1f} s of processor time and {memory / 1e6:.0f} MB")

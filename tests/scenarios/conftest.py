@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[2]
 
 
 @dataclass(frozen=True)
-class Said:
+class Outcome:
     """How a command ended, and what it printed."""
 
     code: int
@@ -26,7 +26,7 @@ class Said:
     err: str
 
 
-Canary = Callable[..., Said]
+Canary = Callable[..., Outcome]
 
 
 @pytest.fixture
@@ -42,22 +42,22 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]
 def canary(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Canary:
     """``canary("plan", "--k", "4")``."""
 
-    def call(*arguments: str) -> Said:
+    def call(*arguments: str) -> Outcome:
         monkeypatch.setattr("sys.argv", ["canary", *arguments])
         monkeypatch.setattr("signal.signal", lambda *_: None)
         capsys.readouterr()
         with pytest.raises(SystemExit) as end:
             main()
         printed = capsys.readouterr()
-        return Said(int(end.value.code or 0), printed.out, printed.err)
+        return Outcome(int(end.value.code or 0), printed.out, printed.err)
 
     return call
 
 
-def refused(said: Said, *words: str) -> None:
+def refused(outcome: Outcome, *words: str) -> None:
     """One line on standard error that has these words, and exit code 2."""
-    assert said.code == 2, said
-    (line,) = without_progress(said.err)
+    assert outcome.code == 2, outcome
+    (line,) = without_progress(outcome.err)
     assert line.startswith("canary: "), line
     for word in words:
         assert word in line

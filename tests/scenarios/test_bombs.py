@@ -53,13 +53,13 @@ class Figure(NamedTuple):
         test: The test.
         seconds: Processor time, that of its child processes included.
         memory: Bytes that the process or a child took at most, beyond what it had.
-        said: The line.
+        message: The line.
     """
 
     test: str
     seconds: float
     memory: int
-    said: str
+    message: str
 
 
 FIGURES: list[Figure] = []

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from canary_softswitch import NoCompiler
+from canary_softswitch.compiler import build
 from canary_softswitch.compiler.build import compiler
 from scenarios.command import compilers, install
 from scenarios.command.compilers import need_compiler
@@ -123,6 +124,17 @@ def test_zig_is_installed_where_no_compiler_is(
     assert compiler() == [os.path.realpath(tmp_path / "ziglang" / "zig"), "cc"]
     need_compiler()
     assert len(added) == 1
+    monkeypatch.setenv("CC", "no-such-compiler")
+    with pytest.raises(NoCompiler, match="no-such-compiler"):
+        need_compiler()
+
+
+@pytest.mark.usefixtures("_no_compiler")
+def test_zig_is_not_needed_where_a_wheel_holds_compiled_libraries(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(build, "PREBUILT", tmp_path)
+    need_compiler()
     monkeypatch.setenv("CC", "no-such-compiler")
     with pytest.raises(NoCompiler, match="no-such-compiler"):
         need_compiler()

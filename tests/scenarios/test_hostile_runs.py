@@ -200,10 +200,10 @@ def read_everything(path: Path, out: Path, trust: bool) -> None:
 
 def is_refusal(error: BaseException, path: Path) -> bool:
     """Whether it is one line of our own that says where."""
-    said = str(error)
+    message = str(error)
     ours = isinstance(error, RunError | TableError | TopologyError | MissingTelemetry)
-    placed = str(path) in said or isinstance(error, MissingTelemetry)
-    return ours and placed and said.isprintable() and len(said) < 800
+    placed = str(path) in message or isinstance(error, MissingTelemetry)
+    return ours and placed and message.isprintable() and len(message) < 800
 
 
 def contents(run: Path) -> dict[str, Any]:
@@ -270,5 +270,5 @@ def test_a_damaged_run_is_refused_in_one_line(
     assert counts["refused"] > 0.9 * len(numbers)
     assert counts["refused on trust"] > 0.5 * len(numbers)
     with capsys.disabled():
-        said = ", ".join(f"{n} {what}" for what, n in sorted(counts.items()))
-        print(f"\n{len(numbers)} damaged runs, each read twice: {said}")
+        found = ", ".join(f"{n} {what}" for what, n in sorted(counts.items()))
+        print(f"\n{len(numbers)} damaged runs, each read twice: {found}")

@@ -35,8 +35,8 @@ def test_a_lab_session_of_thirty_lines(capsys: pytest.CaptureFixture[str]) -> No
     file = Path(__file__).with_name("lab_session.py")
     assert len(file.read_text().splitlines()) <= 34
     runpy.run_path(str(file))
-    said = capsys.readouterr().out
-    assert said.startswith("{'agg0_1->core2': 0.2} {'canary-mle': ['agg0_1->core2']}\n")
+    printed = capsys.readouterr().out
+    assert printed.startswith("{'agg0_1->core2': 0.2} {'canary-mle': ['agg0_1->core2']}\n")
     assert fabric_links() == links
 
 
@@ -56,8 +56,8 @@ def test_what_is_wrong_is_one_line_and_the_network_stays() -> None:
             "no host 'tor0': choose from h0, h1": lambda: net.stop_host("tor0"),
             "there is no method 'canry'": lambda: net.diagnose("canry"),
         }
-        for said, call in wrong.items():
-            with pytest.raises(ValueError, match=said) as error:
+        for message, call in wrong.items():
+            with pytest.raises(ValueError, match=message) as error:
                 call()
             assert "\n" not in str(error.value)
         assert net.pingAll() == 0
@@ -66,7 +66,7 @@ def test_what_is_wrong_is_one_line_and_the_network_stays() -> None:
 
 
 @pytest.mark.parametrize(
-    ("settings", "said"),
+    ("settings", "message"),
     [
         ({"epochs": 3}, "EPOCHS is of runs"),
         ({"backend": "virtual"}, "BACKEND=virtual has no network"),
@@ -78,9 +78,9 @@ def test_what_is_wrong_is_one_line_and_the_network_stays() -> None:
     ],
 )
 def test_settings_that_make_no_sense_bring_nothing_up(
-    settings: dict[str, object], said: str
+    settings: dict[str, object], message: str
 ) -> None:
-    with pytest.raises(ValueError, match=said):
+    with pytest.raises(ValueError, match=message):
         canary.net(**settings)  # type: ignore[arg-type]
 
 
@@ -131,8 +131,8 @@ def test_a_program_of_ones_own_and_slow_links(backend: Literal["softswitch", "bm
             for host, port in hops:
                 mac = net[host].cmd(f"cat /sys/class/net/{host}-eth0/address").strip()
                 entry = f"table_add I.routes I.forward {net[host].ip}/32 => {port} {mac}"
-                said = net[switch].cmd(f"echo '{entry}' | {CLI} --thrift-port 9090")
-                assert "Entry has been added" in said, said
+                answer = net[switch].cmd(f"echo '{entry}' | {CLI} --thrift-port 9090")
+                assert "Entry has been added" in answer, answer
 
         assert net.pingAll() == 100
         route("tor0", ("h0", 1), ("h1", 2))

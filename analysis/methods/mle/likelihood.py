@@ -27,9 +27,6 @@ from testbed.kernels import Bound, Kernels
 
 KERNELS = Kernels.beside(__file__)
 
-DEAD = 60.0
-"""The rate that stands for total loss, also in likelihood.h."""
-
 MEAN, FAULT, PENALTY = range(3)
 """Indices into ``Problem.law``, also in likelihood.h: the mean rate of a healthy link, the least
 rate of a blamed one, and the penalty of blaming one, in nats."""

@@ -23,7 +23,7 @@ BUCKET_BITS = 32 + 104
 """Count and ID (Canary, table I)."""
 
 PRIME = 67_108_879
-LIMBS, LIMB_BITS = 4, 26
+LIMBS = 4
 _P = np.uint64(PRIME)
 
 

@@ -17,19 +17,19 @@ SANITIZERS = "-fsanitize=address,undefined -fno-sanitize-recover=undefined"
 def runtime() -> tuple[str, str]:
     """The library of gcc's address sanitizer, and why it cannot be used, "" where it can."""
     try:
-        found = said(["gcc", "-print-file-name=libasan.so"]).stdout.strip()
+        found = run_with(["gcc", "-print-file-name=libasan.so"]).stdout.strip()
     except OSError:
         found = ""
     if "/" not in found:
         return "", "gcc or its sanitizers' library is not there"
     # It needs a place for its shadow memory, which User-Mode Linux, for one, does not have.
-    started = said(["true"], LD_PRELOAD=found)
+    started = run_with(["true"], LD_PRELOAD=found)
     reason = started.stderr.partition("\n")[0].rpartition("==")[2]
     return found, reason if started.returncode else ""
 
 
-def said(command: list[str], **environment: str) -> subprocess.CompletedProcess[str]:
-    """How a command with more in its environment ended, and what it said."""
+def run_with(command: list[str], **environment: str) -> subprocess.CompletedProcess[str]:
+    """How a command with more in its environment ended, and what it run_with."""
     more = {**os.environ, **environment}
     return subprocess.run(command, env=more, capture_output=True, text=True, check=False)
 
@@ -62,7 +62,7 @@ for i in range(3000):
 @pytest.mark.skipif(bool(LACKING), reason=LACKING)
 @pytest.mark.parametrize("name", ["unions", "varbits", *MORE])
 def test_no_report(name: str) -> None:
-    run = said(
+    run = run_with(
         [sys.executable, "-c", HOSTILE, str(PROGRAMS / f"{name}.json")],
         CC=f"gcc {SANITIZERS}",
         LD_PRELOAD=RUNTIME,

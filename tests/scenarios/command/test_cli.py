@@ -21,7 +21,7 @@ from testbed.record.run import RunDirectory
 from tests.conftest import without_progress
 from tests.patience import PATIENCE_S
 from tests.present import present
-from tests.scenarios.conftest import Canary, Said, refused
+from tests.scenarios.conftest import Canary, Outcome, refused
 
 VIRTUAL = ["--backend", "virtual"]
 QUICK = ["--epochs", "1", "--load", "0.005", *VIRTUAL]
@@ -41,8 +41,8 @@ def command(*arguments: str, cwd: Path, **environment: str) -> subprocess.Comple
     )
 
 
-def said_by(done: subprocess.CompletedProcess[str]) -> Said:
-    return Said(done.returncode, done.stdout, done.stderr)
+def outcome_of(done: subprocess.CompletedProcess[str]) -> Outcome:
+    return Outcome(done.returncode, done.stdout, done.stderr)
 
 
 @pytest.fixture
@@ -153,7 +153,7 @@ def test_a_capture_is_replayed_kept_or_fitted(
         options += [*ONE, "--run", str(path)]
         # What is logged appears on standard error only in a process without pytest.
         new = command("run", *VIRTUAL, *options, cwd=folder) if expected == 100 else None
-        result = said_by(new) if new else canary("run", *VIRTUAL, *options)
+        result = outcome_of(new) if new else canary("run", *VIRTUAL, *options)
         assert result.code == 0, result.err
         flows = RunDirectory(path).table("flows")
         assert int(flows["sent"].sum()) == expected
@@ -176,7 +176,7 @@ def test_no_compiler_says_what_to_install(tmp_path: Path) -> None:
     result = command(
         "run", *QUICK, cwd=tmp_path, CC="/nonexistent/cc", XDG_CACHE_HOME=str(tmp_path / "cache")
     )
-    refused(said_by(result), "compiler", "gcc")
+    refused(outcome_of(result), "compiler", "gcc")
 
 
 def test_run_show_and_analyze_print_the_table_plainly_when_piped(

@@ -12,6 +12,7 @@ import pytest
 from rich.console import Console
 
 from canary_softswitch import SoftSwitchError
+from canary_softswitch.compiler import build
 from canary_softswitch.compiler.build import compiler
 from scenarios.command.doctor import Finding, bmv2_is_slow, examine, render_findings
 from scenarios.experiment.estimate import available_bytes
@@ -38,16 +39,26 @@ def test_what_is_missing_is_said_as_a_run_says_it(monkeypatch: pytest.MonkeyPatc
         need_iperf()
     with pytest.raises(SoftSwitchError) as no_compiler:
         compiler()
-    said = {
+    expected = {
         "iperf3": str(no_iperf.value),
         "C compiler": str(no_compiler.value),
         "Mininet": not_installed(),
     }
-    assert {name: found[name].says for name in said} == said
-    for name in (*said, "ping", "iproute2", "BMv2", "p4c"):
+    assert {name: found[name].says for name in expected} == expected
+    for name in (*expected, "ping", "iproute2", "BMv2", "p4c"):
         assert found[name].state == "missing" and found[name].without
         assert "install" in found[name].says or "provision.sh" in found[name].says
     assert found["BACKEND"].says == "none"  # the flow network has kernels, too
+
+
+@pytest.mark.usefixtures("nothing_installed")
+def test_a_compiler_is_not_needed_where_a_wheel_holds_what_it_makes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(build, "PREBUILT", tmp_path)
+    found = {finding.name: finding for finding in examine()}
+    assert found["C compiler"].state == "weak" and "K=4, 8 and 16" in found["C compiler"].without
+    assert found["BACKEND"].says == "virtual, flow"
 
 
 def program(folder: Path, name: str, script: str) -> None:
@@ -82,9 +93,9 @@ def test_programs_of_system_folders_are_found_with_a_users_path(
 
 
 def test_what_is_there_is_said(canary: Canary) -> None:
-    said = canary("doctor")
-    assert said.code == 0 and not said.err
-    lines = [line.split() for line in said.out.splitlines()]
+    result = canary("doctor")
+    assert result.code == 0 and not result.err
+    lines = [line.split() for line in result.out.splitlines()]
     there = {line[1] for line in lines if line[0] == "✓"}
     assert {"Python", "cores", "memory", "C", "cache", "BACKEND"} <= there
     namespaces = next(line for line in lines if line[1:2] == ["namespaces"])
@@ -121,9 +132,11 @@ def test_a_bmv2_that_was_not_built_for_speed(
 ) -> None:
     program = tmp_path / "simple_switch_grpc"
     program.write_bytes(b"\x7fELF" + content)
-    said = bmv2_is_slow(program)
-    assert bool(said) == bool(words)
-    assert all(word in said for word in [*words, *(["--disable-logging-macros"] if words else [])])
+    reason = bmv2_is_slow(program)
+    assert bool(reason) == bool(words)
+    assert all(
+        word in reason for word in [*words, *(["--disable-logging-macros"] if words else [])]
+    )
 
 
 def test_memory_of_a_container(tmp_path: Path) -> None:

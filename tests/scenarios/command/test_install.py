@@ -174,7 +174,7 @@ def set_up(project: Path, kind: str = "users", **environment: str) -> subprocess
     )
 
 
-def said(process: subprocess.Popen[str]) -> tuple[int, str, str]:
+def outcome(process: subprocess.Popen[str]) -> tuple[int, str, str]:
     out, errors = process.communicate(timeout=PATIENCE_S)
     return process.returncode, out, errors
 
@@ -202,14 +202,14 @@ def test_of_set_ups_at_once_others_wait_and_the_next_begins_again_after_a_kill(t
     third = set_up(tiny)
     heard(third, "another make is setting up .venv: waiting for it")
     second.send_signal(signal.SIGCONT)
-    code, _, errors = said(second)
+    code, _, errors = outcome(second)
     assert (code, errors) == (0, "")
-    assert said(third) == said(set_up(tiny)) == (0, "", "")
+    assert outcome(third) == outcome(set_up(tiny)) == (0, "", "")
     assert "needed==1.0" in versions(tiny / ".venv" / "bin" / "python")
 
 
 def test_what_a_machine_lacks_is_said_before_anything_is_made(tiny: Path) -> None:
-    code, out, errors = said(set_up(tiny, CC="no-such-compiler"))
+    code, out, errors = outcome(set_up(tiny, CC="no-such-compiler"))
     assert (code, out) == (2, "")
     assert errors == (
         "canary: there is no working C compiler: apt install gcc libc6-dev, or set CC\n"
@@ -228,21 +228,21 @@ def test_where_no_compiler_is_zig_is_installed(tiny: Path, tmp_path: Path) -> No
     programs.mkdir()
     for name in ("sh", "printenv"):
         (programs / name).symlink_to(str(shutil.which(name)))
-    code, out, errors = said(set_up(tiny, PATH=str(programs), CC=""))
+    code, out, errors = outcome(set_up(tiny, PATH=str(programs), CC=""))
     assert (code, errors) == (0, "")
     assert out.count("takes zig from PyPI") == 1 and "apt install gcc" in out
     assert "ziglang==1.0" in versions(tiny / ".venv" / "bin" / "python")
-    assert said(set_up(tiny, PATH=str(programs), CC="")) == (0, "", "")
+    assert outcome(set_up(tiny, PATH=str(programs), CC="")) == (0, "", "")
 
 
 def test_an_extra_is_added_once(tiny: Path) -> None:
     lock_extra(tiny, "plot", "drawing")
-    assert said(set_up(tiny))[0] == 0
-    code, out, errors = said(set_up(tiny, "plot"))
+    assert outcome(set_up(tiny))[0] == 0
+    code, out, errors = outcome(set_up(tiny, "plot"))
     assert (code, out, errors) == (0, f"{EXTRAS['plot']}\n", "")
     found = versions(tiny / ".venv" / "bin" / "python")
     assert "drawing==1.0" in found and "needed==1.0" in found
-    assert said(set_up(tiny, "plot")) == said(set_up(tiny)) == (0, "", "")
+    assert outcome(set_up(tiny, "plot")) == outcome(set_up(tiny)) == (0, "", "")
 
 
 def test_uv_is_taken_with_what_pip_is_configured_for_and_pip_where_it_fails(
@@ -259,7 +259,9 @@ def test_uv_is_taken_with_what_pip_is_configured_for_and_pip_where_it_fails(
         f"find-links = {tmp_path}/none\ntimeout = 7\n[install]\ntrusted-host = a.example\n"
     )
     path = f"{programs}{os.pathsep}{os.environ['PATH']}"
-    code, _, errors = said(set_up(tiny, PATH=path, PIP_CONFIG_FILE=str(config), UV_NO_INDEX="no"))
+    code, _, errors = outcome(
+        set_up(tiny, PATH=path, PIP_CONFIG_FILE=str(config), UV_NO_INDEX="no")
+    )
     assert (code, errors) == (0, "")
     assert "needed==1.0" in versions(tiny / ".venv" / "bin" / "python")
     lines = told.read_text().splitlines()
@@ -278,7 +280,7 @@ def test_a_folder_that_cannot_be_written_is_said(tiny: Path) -> None:
     with tempfile.TemporaryDirectory() as place:  # one that others can look into
         Path(place).chmod(0o755)
         shutil.move(tiny, place)
-        code, _, errors = said(set_up(Path(place, "tiny"), SUDO_UID="65534", SUDO_GID="65534"))
+        code, _, errors = outcome(set_up(Path(place, "tiny"), SUDO_UID="65534", SUDO_GID="65534"))
     assert code == 2 and f"{place}/tiny cannot be written" in errors
 
 
@@ -288,6 +290,6 @@ def test_a_bundle_is_set_up_from_its_own_wheels(tiny: Path, tmp_path: Path) -> N
     [wheel] = tiny.glob("needed-1.0-*.whl")
     wheel.rename(wheels / wheel.name)
     elsewhere = {"PIP_FIND_LINKS": str(tmp_path / "none"), "PIP_NO_INDEX": "1"}
-    code, _, errors = said(set_up(tiny, **elsewhere))
+    code, _, errors = outcome(set_up(tiny, **elsewhere))
     assert (code, errors) == (0, "")
     assert "needed==1.0" in versions(tiny / ".venv" / "bin" / "python")

@@ -18,9 +18,9 @@ from tests.scenarios.conftest import Canary, refused
 def test_plan_says_what_it_needs_and_what_trivial_plans_need(
     canary: Canary,
 ) -> None:
-    said = canary("plan", "--k", "4", "--alpha", "1", "--beta", "1")
-    assert said.code == 0 and "not reached" not in said.out
-    rows = [line.split() for line in said.out.splitlines()]
+    result = canary("plan", "--k", "4", "--alpha", "1", "--beta", "1")
+    assert result.code == 0 and "not reached" not in result.out
+    rows = [line.split() for line in result.out.splitlines()]
     paths = {row[0]: row[-2] for row in rows if row and row[-1].endswith("x")}
     assert paths["deTector"] == str(len(probe_matrix(FatTree(4), 1, 1)))
     trivial = [row[-2] for row in rows if row and row[0] == "every"]
@@ -31,9 +31,9 @@ def test_plan_says_what_it_needs_and_what_trivial_plans_need(
 
 
 def test_plan_says_what_it_does_not_reach(canary: Canary) -> None:
-    said = canary("plan", "--k", "4", "--alpha", "50", "--beta", "3")
-    assert said.code == 0
-    short = [line for line in said.out.splitlines() if "not reached" in line]
+    result = canary("plan", "--k", "4", "--alpha", "50", "--beta", "3")
+    assert result.code == 0
+    short = [line for line in result.out.splitlines() if "not reached" in line]
     matrix = probe_matrix(FatTree(4), 50, 3)
     few = int((matrix.coverage < 50).sum())
     assert short[0].startswith(f"alpha=50 is not reached: {few} of 32 links are on fewer paths")
@@ -82,6 +82,6 @@ def test_a_plan_on_a_full_disk_names_its_file(
 
     monkeypatch.setattr("testbed.record.files.pq.write_table", full)
     out = tmp_path / "plan.parquet"
-    said = f"cannot write {out}: No space left on device"
-    refused(canary("plan", "--k", "4", "--out", str(out)), said)
+    reason = f"cannot write {out}: No space left on device"
+    refused(canary("plan", "--k", "4", "--out", str(out)), reason)
     assert not list(tmp_path.iterdir())

@@ -116,8 +116,8 @@ def test_only_long_runs_are_announced(capsys: pytest.CaptureFixture[str]) -> Non
     assert "packet-hops" not in capsys.readouterr().err
     long = replace(short, seconds=42.0, memory=3_210_000_000, packet_hops=1_234_000_000)
     announce(long)
-    said = capsys.readouterr().err.splitlines()[-1]
-    assert said == "about 40 s and 3.2 GB: 1.23 billion packet-hops, 64 links"
+    line = capsys.readouterr().err.splitlines()[-1]
+    assert line == "about 40 s and 3.2 GB: 1.23 billion packet-hops, 64 links"
     with pytest.raises(SettingsError, match=r"about 3\.2 GB .* 1\.0 GB is free"):
         need_memory(long, available=1_000_000_000)
     need_memory(short, available_bytes())

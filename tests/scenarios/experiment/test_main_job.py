@@ -91,8 +91,8 @@ def test_what_was_metered_is_told(finished_run: RunDirectory) -> None:
     assert metered["segments"] == len(np.unique(segments["segment"]))
     console = Console(file=io.StringIO(), width=120)
     render(finished_run.summary, console)
-    said = console.file.getvalue()  # type: ignore[attr-defined]
-    assert f"Canary's meters: {metered['packets']:,} packets on " in said
+    screen = console.file.getvalue()  # type: ignore[attr-defined]
+    assert f"Canary's meters: {metered['packets']:,} packets on " in screen
 
 
 @pytest.mark.parametrize(

@@ -50,11 +50,11 @@ def test_a_run_with_packets_tells_its_events_in_order(tmp_path: Path) -> None:
         *["epoch_ended"] * 3,
         "network_ended",
     ]
-    said = dict(seen.noted)
-    title, fabric, monitor, plan, n_epochs = said["planned"]
+    noted = dict(seen.noted)
+    title, fabric, monitor, plan, n_epochs = noted["planned"]
     assert title == f"faulty_links: {fabric.title} on virtual, seed {SMALL.seed}"
     assert n_epochs == 3 and len(plan.links) and len(monitor) == fabric.n_switches
-    assert said["network_up"][0].topology is fabric, "the fabric is built once"
+    assert noted["network_up"][0].topology is fabric, "the fabric is built once"
     epochs = [arguments[0].number for what, arguments in seen.noted if what == "epoch_ended"]
     assert epochs == [0, 1, 2]
     names = [what for what, _ in seen.noted]

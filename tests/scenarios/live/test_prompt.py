@@ -81,8 +81,8 @@ def test_diagnose_takes_methods(
     capsys.readouterr()
     prompt.onecmd(line)
     assert prompt._live.asked == [methods]
-    said = capsys.readouterr().out.splitlines()[1:]
-    assert [row.split() for row in said[:-1]] == [[name, "agg0_1->core2"] for name in methods]
+    lines = capsys.readouterr().out.splitlines()[1:]
+    assert [row.split() for row in lines[:-1]] == [[name, "agg0_1->core2"] for name in methods]
 
 
 def test_a_method_that_does_not_exist_sends_no_traffic(
@@ -126,9 +126,9 @@ def test_what_is_wrong_with_switches_is_said_with_every_command(
     died = "core1: died at 12:00:00 (signal SIGKILL)\n"
     for line, back in (("fault", True), ("heal", False)):
         prompt.onecmd(line)
-        said = capsys.readouterr().out
-        told = "tor0_0 is back from another controller: 3 entries restored\n"
-        assert said == (told if back else "") + died + "injected: nothing\n"
+        printed = capsys.readouterr().out
+        restored = "tor0_0 is back from another controller: 3 entries restored\n"
+        assert printed == (restored if back else "") + died + "injected: nothing\n"
     prompt.onecmd("")
     assert capsys.readouterr().out == ""
 

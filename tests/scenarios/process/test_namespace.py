@@ -35,7 +35,7 @@ def epochs(number: int) -> list[str]:
     return words(paced(number, 1500, 0.1))
 
 
-def said(process: subprocess.Popen[str], pattern: str) -> str:
+def printed_match(process: subprocess.Popen[str], pattern: str) -> str:
     """What a line of a command's output says, as soon as it is printed."""
     assert process.stdout is not None
     for line in process.stdout:
@@ -69,7 +69,7 @@ def user_id() -> int:
 @real
 def test_the_page_of_a_run_is_reached_from_outside(user: User) -> None:
     process = user.start(*RUN, *TWO, *epochs(4), "WATCH=1")
-    address = said(process, r"^watch: (http://127\.0\.0\.1:\d+/)$")
+    address = printed_match(process, r"^watch: (http://127\.0\.0\.1:\d+/)$")
     with urlopen(address, timeout=PATIENCE_S) as page:
         assert page.status == 200 and b"canary" in page.read().lower()
     process.communicate(timeout=PATIENCE_S)
@@ -80,7 +80,7 @@ def test_the_page_of_a_run_is_reached_from_outside(user: User) -> None:
 def test_a_second_terminal_has_a_shell_and_removes_what_a_killed_network_left(user: User) -> None:
     links = fabric_links()
     process = user.start("net", "K=4", stdin=subprocess.PIPE)
-    said(process, r"^(a fat-tree of K=4|.*is up: 20 switches)")
+    printed_match(process, r"^(a fat-tree of K=4|.*is up: 20 switches)")
     routes = '[*table_entry["CanaryIngress.routing.routes"].read()]'
     ask = f"print(len({routes}) > 3, 123)\nexit\n"
     shell = user.start("shell", "agg0_1", stdin=subprocess.PIPE)

@@ -11,7 +11,7 @@ import pytest
 from tests.testbed.network.real_time import TURNS, Lateness, in_turns
 
 
-class Said(Lateness):
+class FixedLateness(Lateness):
     """A machine that is as late as it is told."""
 
     def __init__(self, reason: str) -> None:
@@ -38,14 +38,14 @@ class Test:
 def test_a_failure_on_a_machine_in_time_is_one_at_once() -> None:
     test = Test(1)
     with pytest.raises(AssertionError, match="run 1"):
-        in_turns(test, lambda: Said(""), [])
+        in_turns(test, lambda: FixedLateness(""), [])
     assert test.runs == 1
 
 
 def test_a_failure_on_a_late_machine_is_repeated_and_told() -> None:
     test = Test(1)
     told: list[str] = []
-    in_turns(test, lambda: Said("frames were up to 64 ms late"), told)
+    in_turns(test, lambda: FixedLateness("frames were up to 64 ms late"), told)
     assert test.runs == 2
     assert len(told) == 1
     assert told[0].startswith("because frames were up to 64 ms late; it failed with: run 1")
@@ -54,7 +54,7 @@ def test_a_failure_on_a_late_machine_is_repeated_and_told() -> None:
 def test_what_fails_on_every_turn_fails() -> None:
     test, told = Test(TURNS), []
     with pytest.raises(AssertionError, match=f"run {TURNS}"):
-        in_turns(test, lambda: Said("late"), told)
+        in_turns(test, lambda: FixedLateness("late"), told)
     assert (test.runs, len(told)) == (TURNS, TURNS - 1)
 
 

@@ -94,8 +94,8 @@ def test_a_long_field_is_read(files: Files) -> None:
 def test_a_path_that_no_packet_can_take_is_refused(files: Files) -> None:
     path = "10 11 " * 1_000_000 + "10 21"
     files.observations.write_text(OBSERVATIONS + f"99,passive,,,,{path},,400,90,\n")
-    said = r"row 14 \(id 99\): a path has 2,000,002 links: no packet crosses more than 255"
-    with pytest.raises(TableError, match=said):
+    message = r"row 14 \(id 99\): a path has 2,000,002 links: no packet crosses more than 255"
+    with pytest.raises(TableError, match=message):
         files.read()
 
 
@@ -114,8 +114,8 @@ def full_disk() -> Iterator[None]:
 def test_an_export_to_a_full_disk_names_the_file_and_leaves_none(
     run_path: Path, tmp_path: Path, suffix: str
 ) -> None:
-    said = f"cannot write .*/out/fabric{suffix}: File too large"
-    with full_disk(), pytest.raises(TableError, match=said):
+    message = f"cannot write .*/out/fabric{suffix}: File too large"
+    with full_disk(), pytest.raises(TableError, match=message):
         export(run_path, tmp_path / "out", suffix)
     assert not list((tmp_path / "out").iterdir())
 

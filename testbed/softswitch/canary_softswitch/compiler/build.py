@@ -13,6 +13,7 @@ import shlex
 import shutil
 import signal
 import subprocess
+import sys
 import tempfile
 import threading
 from collections.abc import Iterator, Mapping, Sequence
@@ -25,6 +26,9 @@ from canary_softswitch.caches import made_cache, owned, shared, user_cache
 from canary_softswitch.errors import CompileError, NoCompiler, SoftSwitchError
 
 C_SOURCES = Path(__file__).parent.parent / "runtime" / "c"
+PREBUILT = Path(__file__).parents[2] / "canary_prebuilt" / f"{sys.platform}-{os.uname().machine}"
+"""The folder beside this package in which wheels for one platform hold compiled libraries: this
+package's and those of packages that compile with it."""
 PACKETS = ("-fno-tree-slp-vectorize",)
 """The flag for code that runs packet by packet: it has nothing to compute side by side, and to put
 two fields into one vector register takes more instructions than it saves."""
@@ -236,7 +240,8 @@ def _expanded(path: Path, seen: set[Path]) -> str:
 def load_library(
     code: str, signatures: Mapping[str, Sequence[Any]], flags: Sequence[str] = ()
 ) -> ctypes.CDLL:
-    """Compile a C translation unit, unless it is in the cache, and return the loaded library.
+    """Compile a C translation unit, unless a wheel holds its library or it is in the cache, and
+    return the loaded library.
 
     Args:
         code: The whole text; ``read_c`` makes it of files.
@@ -256,8 +261,8 @@ def load_library(
 def kept_library(
     code: str, signatures: Mapping[str, Sequence[Any]], flags: Sequence[str] = ()
 ) -> ctypes.CDLL | None:
-    """Return what `load_library` returns if it is in the cache; None, and nothing is compiled, if
-    it is not. It raises the same errors."""
+    """Return what `load_library` returns if that compiles nothing; None if it would. It raises the
+    same errors."""
     built = _build(code, tuple(flags), compiles=False)
     return None if built is None else _library(built, signatures)
 
@@ -304,6 +309,32 @@ def _mapped(path: Path, opened: BinaryIO) -> int:
 _loading = threading.Lock()
 
 
+def prebuilt_name(code: str, flags: Sequence[str] = ()) -> str:
+    """Return the name of the file in which a wheel holds the library of a C text.
+
+    It is a hash of the text and of ``flags``, as `load_library` gets them, without those of the
+    linker, which differ between platforms. So a library of another text is never taken.
+    """
+    digest = hashlib.sha256()
+    for part in (code, *FLAGS, *(flag for flag in flags if not flag.startswith("-Wl,"))):
+        digest.update(part.encode() + b"\0")
+    return f"{digest.hexdigest()[:40]}.so"
+
+
+def uses_prebuilt() -> bool:
+    """Return True if libraries of wheels are used: there are some, and $CC names no compiler."""
+    return not os.environ.get("CC") and PREBUILT.is_dir()
+
+
+def _prebuilt(code: str, flags: Sequence[str]) -> tuple[Path, BinaryIO] | None:
+    """Return the library of ``code`` that a wheel holds, open, and its path; None if none does."""
+    path = PREBUILT / prebuilt_name(code, flags)
+    try:
+        return (path, path.open("rb")) if uses_prebuilt() else None
+    except FileNotFoundError:
+        return None
+
+
 @overload
 def _build(code: str, extra_flags: tuple[str, ...]) -> tuple[Path, BinaryIO]: ...
 
@@ -317,8 +348,10 @@ def _build(
 def _build(
     code: str, extra_flags: tuple[str, ...], compiles: bool = True
 ) -> tuple[Path, BinaryIO] | None:
-    """Return the shared library of ``code``, open, and its path; compiled unless it is in the
-    cache, or None if it is not there and ``compiles`` is False."""
+    """Return the shared library of ``code``, open, and its path; compiled unless a wheel holds it
+    or it is in the cache, or None if it is not there and ``compiles`` is False."""
+    if (held := _prebuilt(code, extra_flags)) is not None:
+        return held
     command = compiler()
     folder = cache_dir()
     try:

@@ -46,6 +46,7 @@ class PortCounters:
 
 
 PORTS_C = Path(__file__).with_name("ports.c")
+FLAGS = ("-pthread",)
 
 COUNTERS = tuple(PortCounters.__dataclass_fields__)
 
@@ -82,7 +83,12 @@ _SIGNATURES = {
 @lru_cache(maxsize=1)
 def library() -> ctypes.CDLL:
     """Return the compiled packet loop of ``ports.c``."""
-    return load_library("#define _GNU_SOURCE\n" + read_c(PORTS_C), _SIGNATURES, ["-pthread"])
+    return load_library(c_text(), _SIGNATURES, FLAGS)
+
+
+def c_text() -> str:
+    """Return all that is compiled for the packet loop."""
+    return "#define _GNU_SOURCE\n" + read_c(PORTS_C)
 
 
 @dataclass(frozen=True)

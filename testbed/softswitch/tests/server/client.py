@@ -63,14 +63,14 @@ class Process:
             raise RuntimeError(f"{line}{self.popen.communicate()[1]}")
         self.grpc, self.thrift = match[1], int(match[2])
         self.elections = 0  # that tests have used
-        self.said = ""  # after the first line; set at the end
+        self.stdout = ""  # after the first line; set at the end
         self.errors = ""
 
     def stop(self) -> int:
         if self.popen.poll() is None:
             self.popen.terminate()
         try:
-            self.said, self.errors = self.popen.communicate(timeout=PATIENCE_S)
+            self.stdout, self.errors = self.popen.communicate(timeout=PATIENCE_S)
         except subprocess.TimeoutExpired:
             self.popen.kill()
             self.popen.communicate()

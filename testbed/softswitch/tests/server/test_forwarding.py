@@ -43,7 +43,7 @@ def test_forwarding_and_counting(wires: Callable[[int], list[Wire]]) -> None:
         source.settimeout(0.2)
         with pytest.raises(TimeoutError):
             source.recv(2000)
-    lines = p.said.splitlines()
+    lines = p.stdout.splitlines()
     assert f"port 1 {a.port}: received 4, sent 1, dropped 1 on receiving and 0 on" in lines[0]
     assert f"port 2 {b.port}: received 0, sent 1, dropped 0 on receiving and 0 on" in lines[1]
 

@@ -83,7 +83,7 @@ def test_drop_port_and_a_program_that_stays() -> None:
             c.configure(info=p4info_pb2.P4Info(), code=RATES.read_bytes() + b"\n")
         assert e.value.code() is grpc.StatusCode.FAILED_PRECONDITION
         c.send(packet=p4runtime_pb2.PacketOut(payload=bytes(20)))
-    assert "unknown_port" not in p.said  # port 100 was no port but a drop
+    assert "unknown_port" not in p.stdout  # port 100 was no port but a drop
 
 
 @pytest.mark.skipif(not shutil.which("openssl"), reason="openssl makes the certificate")
