@@ -23,10 +23,21 @@ probes than these were lost.
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Hashable, Iterable, Sequence
+from functools import reduce
 from typing import TypeVar
 
 Link = TypeVar("Link", bound=Hashable)
+
+
+def total(values: Iterable[float]) -> float:
+    """Return the sum of numbers, added in their order, each sum rounded.
+
+    With few packets both ends of [0, 1] can be as good as each other, and rounding decides.
+    Python's `sum` rounds otherwise since 3.12.
+    """
+    return reduce(operator.add, values, 0.0)
 
 
 def algorithm_1(
@@ -55,7 +66,7 @@ def algorithm_1(
     x = {}
     for i in links:
         if over[i]:
-            x[i] = sum(n[j] * y[j] for j in over[i]) / sum(n[j] for j in over[i])  # line 1
+            x[i] = total(n[j] * y[j] for j in over[i]) / total(n[j] for j in over[i])  # line 1
 
     def objective() -> float:
         product = [math.prod(x[i] for i in path) for path in paths]
@@ -66,8 +77,8 @@ def algorithm_1(
     while True:  # line 2; the paper prints no number for K
         for i in x:  # lines 3 and 4
             others = {j: math.prod(x[o] for o in paths[j] if o != i) for j in over[i]}
-            r = 2 * sum(w[j] * others[j] ** 2 for j in over[i]) - 2 * penalty
-            s = 2 * sum(w[j] * y[j] * others[j] for j in over[i]) - penalty
+            r = 2 * total(w[j] * others[j] ** 2 for j in over[i]) - 2 * penalty
+            s = 2 * total(w[j] * y[j] * others[j] for j in over[i]) - penalty
             if r == 0:
                 x[i] = 1.0 if s > 0 else 0.0
             elif r > 0:
