@@ -16,7 +16,7 @@ from analysis.telemetry.telemetry import Probes, Telemetry
 from testbed.fabric.clos import Fabric
 from testbed.fabric.paths import Paths
 
-Meter = Literal["loss_radar", "fermat"]
+Meter = Literal["loss_radar", "fermat", "flow_radar"]
 
 
 class PerLinkLoss(Method):

@@ -1,14 +1,14 @@
 // The cells of meters at both ends of links, for measurements (`measurement.p4`) that define how many
 // a row has, CELLS: how a switch's cells are shared by its links and the two epochs, and the cell of
-// a hash in each of three rows. Rows of CRCs alone would collide together, because a CRC is linear:
-// the multiplication mixes it.
+// a hash in each of three rows.
+
+#include "include/mixed.p4"
 
 control LinkCells(in bit<9> port, in bit<1> parity, in bit<128> id, out bit<1> metered,
                   out bit<32> cell0, out bit<32> cell1, out bit<32> cell2) {
     bit<32> first;
     bit<32> width;
-    bit<16> crc16;
-    bit<32> crc32;
+    Mixed() hash64;
     bit<64> mixed;
 
     // A port's link has `cells` of each row from `begin` on; odd epochs have the row's upper half.
@@ -33,9 +33,7 @@ control LinkCells(in bit<9> port, in bit<1> parity, in bit<128> id, out bit<1> m
         cell2 = 0;
         links.apply();
         if (metered == 1) {
-            hash(crc16, HashAlgorithm.crc16, 16w0, { id }, 32w0x10000);
-            hash(crc32, HashAlgorithm.crc32, 32w0, { id }, 64w0x100000000);
-            mixed = (16w0 ++ crc16 ++ crc32) * 0x9E3779B97F4A7C15;
+            hash64.apply(id, mixed);
             if (parity == 1) {
                 first = first + CELLS / 2;
             }

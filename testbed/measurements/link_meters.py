@@ -13,7 +13,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from testbed.fabric.packet_fabric import PacketFabric
     from testbed.measurements.measurement import PacketRun
 
+T = TypeVar("T")
 _Arrays = dict[str, npt.NDArray[Any]]
 
 ROWS = 3
@@ -77,7 +78,29 @@ class LinkLosses:
         return links.astype(np.int32), sums[0], sums[1]
 
 
-class LinkMeters(Measurement):
+class LinkMeasurement(Measurement):
+    """A measurement that finds the lost packets of flows on each link."""
+
+    unseen = "more LOAD lets packets cross every link"
+    tables = LINK_COUNTS, LINK_LOSSES
+
+    def read(self, tables: Mapping[str, Columns]) -> LinkLosses:
+        """Return the losses of all epochs."""
+        counts, flows = (
+            {name: np.asarray(column) for name, column in tables[table.name].items()}
+            for table in self.tables
+        )
+        return LinkLosses(counts, flows)
+
+    def compiled(self) -> CompiledProgram:
+        """Return the names of the switch program."""
+        from testbed.dataplane.program import CompiledProgram
+
+        assert self.program is not None  # each subclass has one
+        return CompiledProgram(self.program.parents[1], self.program.stem)
+
+
+class LinkMeters(LinkMeasurement):
     """Meters at both ends of each link; a subclass has the program and decodes the cells.
 
     Attributes:
@@ -87,8 +110,6 @@ class LinkMeters(Measurement):
 
     fields: ClassVar[Sequence[str]]
     cell_bits: ClassVar[int]
-    unseen = "more LOAD lets packets cross every link"
-    tables = LINK_COUNTS, LINK_LOSSES
 
     @abstractmethod
     def decode(self, sent: Cells, arrived: Cells) -> LostPackets:
@@ -97,14 +118,6 @@ class LinkMeters(Measurement):
     def start(self, run: PacketRun) -> Running:
         """Share the cells of each switch among its links."""
         return LinkMetersRun(run, self)
-
-    def read(self, tables: Mapping[str, Columns]) -> LinkLosses:
-        """Return the losses of all epochs."""
-        counts, flows = (
-            {name: np.asarray(column) for name, column in tables[table.name].items()}
-            for table in self.tables
-        )
-        return LinkLosses(counts, flows)
 
 
 class MeterBlock:
@@ -125,43 +138,16 @@ class MeterBlock:
             for row in range(ROWS)
         ]
 
-    @property
-    def registers(self) -> list[str]:
-        """Return the names of all register arrays."""
-        return [name for row in self.rows for name in row.values()]
 
+class LinkRun(Running):
+    """What a `LinkMeasurement` found in a run with packets, epoch by epoch."""
 
-class LinkMetersRun(Running):
-    """The meters of all links in a run with packets."""
-
-    def __init__(self, run: PacketRun, measurement: LinkMeters) -> None:
-        from testbed.dataplane import ARRIVING, LEAVING
-        from testbed.dataplane.program import CompiledProgram
-
-        assert measurement.program is not None  # each subclass has one
-        compiled = CompiledProgram(measurement.program.parents[1], measurement.program.stem)
-        self._measurement, self._clock, self._monitors = measurement, run.clock, set(run.monitors)
+    def __init__(self, run: PacketRun) -> None:
+        self.fabric, self._clock, self._monitors = run.fabric, run.clock, set(run.monitors)
         self._controls = dict(enumerate(run.controls))
-        blocks = (f"{block}.meter" for block in (LEAVING, ARRIVING))
-        self._ends = [MeterBlock(compiled, block, measurement.fields) for block in blocks]
-        self._fabric = fabric = run.fabric
-        self._begin, self.width = _shares(fabric, self._ends[0].cells)
         self._restarted: set[int] = set()
         self._counts: dict[int, _Arrays] = {}
         self._losses: dict[int, _Arrays] = {}
-        ports = fabric.link_src_port, fabric.link_dst_port
-        with batch(run.controls):
-            for end, switches, port, begin in zip(
-                self._ends, self._switches, ports, self._begin, strict=True
-            ):
-                for link, switch in enumerate(switches.tolist()):
-                    share = int(begin[link]), int(self.width[link])
-                    run.controls[switch].table(end.links).add([int(port[link])], end.share, share)
-
-    @property
-    def _switches(self) -> tuple[IntArray, IntArray]:
-        """Return the switches at the begin and at the end of each link, int32[n_links] each."""
-        return self._fabric.link_src, self._fabric.link_dst
 
     def changes(self, epoch: int) -> Sequence[tuple[int, Callable[[], None]]]:
         """Return when each switch begins to count in the other half of its cells; those with
@@ -173,6 +159,66 @@ class LinkMetersRun(Running):
         """Note that a switch lost what it had counted."""
         self._restarted.add(switch)
 
+    def read_switches(self, read: Callable[[SwitchControl], T | None]) -> dict[int, T]:
+        """Return what ``read`` returns of each switch that answers and has not restarted since the
+        last call, by number."""
+        switches = [s for s in self._controls if s not in self._restarted]
+        self._restarted.clear()
+        found = for_each((self._controls[switch] for switch in switches), read)
+        return {s: each for s, each in zip(switches, found, strict=True) if each is not None}
+
+    def keep(
+        self,
+        number: int,
+        rows: Sequence[tuple[int, ...]],
+        losses: Sequence[tuple[int, LostPackets]],
+    ) -> LongArray:
+        """Keep what an epoch found: rows of the columns of ``link_counts`` from ``link`` on, and
+        the lost packets of links. Return the packets sent and lost on each link,
+        int64[2, n_links]; links without a row have none."""
+        columns = np.array(rows, np.int64).reshape(-1, 5).T
+        names = [column.name for column in LINK_COUNTS.columns[1:]]
+        self._counts[number] = dict(zip(names, columns, strict=True))
+        self._losses[number] = {
+            "link": np.repeat([link for link, _ in losses], [len(lost.hi) for _, lost in losses]),
+            "flow_hi": np.concatenate([NOTHING.hi, *(lost.hi for _, lost in losses)]),
+            "flow_lo": np.concatenate([NOTHING.lo, *(lost.lo for _, lost in losses)]),
+            "lost": np.concatenate([NOTHING.packets, *(lost.packets for _, lost in losses)]),
+        }
+        counts = np.zeros((2, self.fabric.n_links), np.int64)
+        counts[:, columns[0]] = columns[1:3]
+        return counts
+
+    def tables(self, counts: Counts) -> Mapping[str, Columns]:
+        """Return the counts of each link and the lost packets of flows, by epoch."""
+        return {
+            LINK_COUNTS.name: _of_epochs(self._counts, counts.first),
+            LINK_LOSSES.name: _of_epochs(self._losses, counts.first),
+        }
+
+
+class LinkMetersRun(LinkRun):
+    """The meters of all links in a run with packets."""
+
+    def __init__(self, run: PacketRun, measurement: LinkMeters) -> None:
+        from testbed.dataplane import ARRIVING, LEAVING
+
+        super().__init__(run)
+        compiled, fabric = measurement.compiled(), run.fabric
+        self._measurement = measurement
+        blocks = (f"{block}.meter" for block in (LEAVING, ARRIVING))
+        self._ends = [MeterBlock(compiled, block, measurement.fields) for block in blocks]
+        self._switches = fabric.link_src, fabric.link_dst
+        self._begin, self.width = _shares(fabric, self._ends[0].cells)
+        ports = fabric.link_src_port, fabric.link_dst_port
+        with batch(run.controls):
+            for end, switches, port, begin in zip(
+                self._ends, self._switches, ports, self._begin, strict=True
+            ):
+                for link, switch in enumerate(switches.tolist()):
+                    share = int(begin[link]), int(self.width[link])
+                    run.controls[switch].table(end.links).add([int(port[link])], end.share, share)
+
     def end_epoch(self, number: int, rerouted: Sequence[int], write: Write) -> LongArray:
         """Read and clear the cells of an epoch, and decode them; return the packets sent and lost
         on each link, int64[2, n_links]. Links of a switch that restarted or does not answer have
@@ -180,16 +226,9 @@ class LinkMetersRun(Running):
         del rerouted, write
         half = self._ends[0].cells // 2
         here = number % 2 * half, (number % 2 + 1) * half
-        switches = [s for s, each in self._controls.items() if s not in self._restarted]
-        read = for_each(
-            (self._controls[switch] for switch in switches),
-            lambda control: self._read_switch(control, *here),
-        )
-        cells = {s: found for s, found in zip(switches, read, strict=True) if found is not None}
-        self._restarted.clear()
+        cells = self.read_switches(lambda control: self._read_switch(control, *here))
         rows: list[tuple[int, ...]] = []
         losses: list[tuple[int, LostPackets]] = []
-        counts = np.zeros((2, self._fabric.n_links), np.int64)
         size = 2 * ROWS * self._measurement.cell_bits * self.width // 8
         for link, (src, dst) in enumerate(zip(*self._switches, strict=True)):
             if src not in cells or dst not in cells:
@@ -202,48 +241,45 @@ class LinkMetersRun(Running):
                 )
             ]
             sent, arrived = (int(end["count"][0].sum(dtype=np.int64)) for end in ends)
-            lost = self._measurement.decode(*ends) if sent != arrived else _NOTHING
-            counts[:, link] = sent, sent - arrived
+            lost = self._measurement.decode(*ends) if sent != arrived else NOTHING
             rows.append((link, sent, sent - arrived, int(lost.packets.sum()), int(size[link])))
             losses.append((link, lost))
-        columns = np.array(rows, np.int64).reshape(-1, 5).T
-        names = [column.name for column in LINK_COUNTS.columns[1:]]
-        self._counts[number] = dict(zip(names, columns, strict=True))
-        self._losses[number] = {
-            "link": np.repeat([link for link, _ in losses], [len(lost.hi) for _, lost in losses]),
-            "flow_hi": np.concatenate([_NOTHING.hi, *(lost.hi for _, lost in losses)]),
-            "flow_lo": np.concatenate([_NOTHING.lo, *(lost.lo for _, lost in losses)]),
-            "lost": np.concatenate([_NOTHING.packets, *(lost.packets for _, lost in losses)]),
-        }
-        return counts
+        return self.keep(number, rows, losses)
 
     def _read_switch(self, control: SwitchControl, start: int, stop: int) -> list[Cells] | None:
         """Read and clear the cells from ``start`` to ``stop - 1`` of a switch's two meters; return
         them, or None if it does not answer."""
-        names = [name for end in self._ends for name in end.registers]
-        found = control.read_registers(names)
-        if control.lost:
+        rows = [row for end in self._ends for row in end.rows]
+        found = read_rows(control, rows, start, stop)
+        if found is None:
             return None
-        meters = [
-            {
-                field: np.stack([found[row[field]][start:stop] for row in end.rows])
-                for field in self._measurement.fields
-            }
-            for end in self._ends
+        return [
+            {field: cells[at : at + ROWS] for field, cells in found.items()} for at in (0, ROWS)
         ]
-        control.reset_registers(names, start, stop)
-        return meters  # type: ignore[return-value]
 
-    def tables(self, counts: Counts) -> Mapping[str, Columns]:
-        """Return the counts of each link and the lost packets of flows, by epoch."""
-        return {
-            LINK_COUNTS.name: _of_epochs(self._counts, counts.first),
-            LINK_LOSSES.name: _of_epochs(self._losses, counts.first),
-        }
+
+def read_rows(
+    control: SwitchControl, rows: Sequence[Mapping[str, str]], start: int, stop: int
+) -> Cells | None:
+    """Read and clear the elements from ``start`` to ``stop - 1`` of a switch's register arrays.
+
+    Args:
+        rows: The array of each field of each row.
+
+    Returns:
+        For each field an array [rows, stop - start]; None if the switch does not answer.
+    """
+    names = [name for row in rows for name in row.values()]
+    found = control.read_registers(names)
+    if control.lost:
+        return None
+    cells = {f: np.stack([found[row[f]][start:stop] for row in rows]) for f in rows[0]}
+    control.reset_registers(names, start, stop)
+    return cells
 
 
 _NO_IDS = np.zeros(0, np.uint64)
-_NOTHING = LostPackets(_NO_IDS, _NO_IDS, np.zeros(0, np.int64))
+NOTHING = LostPackets(_NO_IDS, _NO_IDS, np.zeros(0, np.int64))
 
 
 def _of_epochs(epochs: Mapping[int, _Arrays], first: int) -> Columns:
