@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -26,27 +26,17 @@ from scenarios.papers.canary_sketches import RATES, SHARE, Epoch, decode, kiloby
 from scenarios.papers.sketches.sizing import PEELING, smallest_width
 from testbed.arrays import WordArray
 from testbed.dataplane import BUCKETS, DSM, HASHPIPE, ROWS, USM
-from testbed.dataplane.program import CompiledProgram
 from testbed.fabric.fat_tree import FatTree
-from testbed.measurements.link_meters import ROWS as LINK_ROWS
-from testbed.measurements.link_meters import LinkMeters
+from testbed.measurements.link_meters import LinkMeasurement, LinkMeters
 from testbed.measurements.registry import ON_REQUEST
 from testbed.measurements.sketches.fermat import FermatSketch
 from testbed.measurements.sketches.hashing import SWITCH
 from testbed.measurements.sketches.loss_radar import LossRadar, signatures
 from testbed.record.run import RunDirectory
 
-METERS: Sequence[LinkMeters] = [each for each in ON_REQUEST if isinstance(each, LinkMeters)]
+METERS = [each for each in ON_REQUEST if isinstance(each, LinkMeasurement)]
 SEEDS = {4: 10, 8: 3}
 TRIES = 100
-
-
-def memory(meter: LinkMeters) -> float:
-    """Return the kilobytes of a switch's cells, of both ends and both parities."""
-    assert meter.program is not None
-    compiled = CompiledProgram(meter.program.parents[1], meter.program.stem)
-    cells = compiled.constants("measurement.p4")["CELLS"]
-    return 2 * LINK_ROWS * cells * meter.cell_bits / 8e3
 
 
 def canary_memory() -> float:
@@ -84,9 +74,12 @@ def _localized(k: int, seeds: int) -> list[str]:
                 summary, counts = record.summary, record.table("link_counts")
                 installed = record.network.get("rules_installed", 0)
                 share = counts["decoded"].sum() / counts["lost"].sum()
-                links = 2 * record.fabric.n_links
-            for method, plane, size, rules, told in (
-                (own, meter.name, memory(meter), links, share),
+                links = 2 * record.fabric.n_links if isinstance(meter, LinkMeters) else 0
+                # What is read of an epoch is half of what a switch has: one of two parities.
+                size = 2 * counts["bytes"].sum() / record.network["epochs"] / 1e3
+                size = round(size / record.fabric.n_switches)
+            for method, plane, kilobytes_, rules, told in (
+                (own, meter.name, size, links, share),
                 *((m, "canary", canary_memory(), installed, 0) for m in ("canary", "canary-mle")),
             ):
                 if plane == "canary" and meter is not METERS[0]:
@@ -94,7 +87,7 @@ def _localized(k: int, seeds: int) -> list[str]:
                 entry: Any = summary["methods"][method]
                 scores = entry["directed"]
                 row = entry["telemetry_bytes"], rules, scores["f1"], scores["false_positives"], told
-                rows.setdefault((plane, method, size), []).append(row)
+                rows.setdefault((plane, method, kilobytes_), []).append(row)
     lines = []
     for (plane, method, size), found in rows.items():
         data, rules, f1, wrong, told = np.mean(found, axis=0)
