@@ -137,8 +137,11 @@ def _open(
         yield Backend(network, controls, drain, skew)
         return
     from testbed.network.mininet import MininetNetwork
+    from testbed.network.requirements import NFT
 
     kind = cast(Literal["bmv2", "softswitch"], inputs.backend)
+    if kind == "bmv2" and NFT.lacking and any(event.kind == "down" for event in inputs.events):
+        raise NetworkError(f"EVENTS with down: {NFT.lacking}")
     if kind == "softswitch":
         Program.load(source.json)  # so that the switches find it optimized in the cache
     with (

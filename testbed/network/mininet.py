@@ -108,7 +108,7 @@ class MininetNetwork:
         except ProcessError as e:
             raise NetworkError(str(e)) from None
         try:
-            self._nodes = Nodes(topology, bw)
+            self._nodes = Nodes(topology, bw, keep_up=backend == "bmv2")
             self._switches = Switches(
                 topology,
                 backend,

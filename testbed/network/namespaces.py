@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import fcntl
+import json
 import os
 import socket
 import struct
@@ -13,6 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from testbed.network.network import NetworkError
+from testbed.rootless import search_path
 
 _OFFLOADS = (
     "rx-checksumming",
@@ -190,3 +192,61 @@ def interface_counters() -> dict[str, tuple[int, int]]:
         columns = numbers.split()
         counts[name.strip()] = int(columns[9]), int(columns[11])
     return counts
+
+
+_CUT = "canary_cut"  # a table of nftables, with a counter and a chain for each interface
+
+
+def cut_off(port: int, interface: str, cut: bool) -> None:
+    """Let this thread's namespace drop and count what is sent from an interface, or no longer.
+
+    Args:
+        port: A number of the interface's own.
+        interface: Its name.
+        cut: Whether to drop.
+
+    Raises:
+        NamespaceError: nft is missing, or the kernel has no netdev egress hook.
+    """
+    hook = f'{{ type filter hook egress device "{interface}" priority -300; }}'
+    _nft(
+        ["-f", "-"],
+        [
+            f"add table netdev {_CUT}",
+            f"add counter netdev {_CUT} port{port}",
+            f"add chain netdev {_CUT} port{port} {hook}",
+            f"flush chain netdev {_CUT} port{port}",
+            f"add rule netdev {_CUT} port{port} counter name port{port} drop"
+            if cut
+            else f"delete chain netdev {_CUT} port{port}",
+        ],
+    )
+
+
+def dropped_by_cuts() -> dict[int, int]:
+    """Return, by port, the packets that `cut_off` has dropped in this thread's namespace."""
+    found = json.loads(_nft(["-j", "list", "counters", "table", "netdev", _CUT]))["nftables"]
+    counters = [entry["counter"] for entry in found if "counter" in entry]
+    return {int(each["name"].removeprefix("port")): int(each["packets"]) for each in counters}
+
+
+def _nft(arguments: Sequence[str], commands: Sequence[str] = ()) -> str:
+    """Run nft in this thread's namespace and return what it prints; ``commands`` are its input, of
+    which it carries out all or none."""
+    try:
+        result = subprocess.run(
+            ["nft", *arguments],
+            input="\n".join(commands) + "\n",
+            capture_output=True,
+            text=True,
+            env={**os.environ, "PATH": search_path()},
+            check=False,
+        )
+    except OSError as e:
+        raise NamespaceError(
+            f"nft: {e.strerror}: to switch a link of BMv2 off, apt install nftables, or use "
+            "BACKEND=softswitch"
+        ) from None
+    if result.returncode:
+        raise NamespaceError(f"nft: {' '.join(result.stderr.split())}")
+    return result.stdout

@@ -18,6 +18,8 @@ from typing import Any
 
 from testbed.fabric.packet_fabric import PacketFabric
 from testbed.network.namespaces import (
+    cut_off,
+    dropped_by_cuts,
     entered,
     has_routes,
     inside,
@@ -46,17 +48,22 @@ class Nodes:
     Args:
         topology: The fabric.
         bw: The rate of every cable in Mb/s, as Mininet's ``bw``; 0: as fast as the machine.
+        keep_up: Whether a switch's interfaces stay up where a cable is switched off, and what is
+            sent there is dropped and counted by the kernel. BMv2 (1.15.5) needs it: it waits for an
+            interface that is down, and receives nothing on any other meanwhile.
     """
 
-    def __init__(self, topology: PacketFabric, bw: float = 0) -> None:
+    def __init__(self, topology: PacketFabric, bw: float = 0, *, keep_up: bool = False) -> None:
         self._topology = topology
         self._bw = bw
+        self._keep_up = keep_up
         self._names = [*topology.switch_names, *topology.host_names]
         addresses = [*topology.switch_ip.tolist(), *topology.host_ip.tolist()]
         self._addresses = dict(zip(self._names, map(_ip, addresses), strict=True))
         self._nodes: dict[str, Any] = {}
         self._namespaces: dict[str, int] = {}  # open files, which keep them
         self._stopped: set[str] = set()
+        self._cuts: dict[tuple[str, int], bool] = {}  # by switch and port, whether it is cut now
 
     def make(self, token: str) -> None:
         """Start all nodes, with a run's token in their environment, and connect them.
@@ -92,7 +99,12 @@ class Nodes:
         """
         with entered(self._namespaces[name]):
             counts = interface_counters()
+            cut = dropped_by_cuts() if any(name == node for node, _ in self._cuts) else {}
         counts.pop("lo", None)
+        for port, packets in cut.items():
+            interface = self.interfaces(name)[port]
+            sent, refused = counts[interface]
+            counts[interface] = sent, refused + packets
         return counts
 
     def without_routes(self) -> None:
@@ -114,16 +126,23 @@ class Nodes:
             NetworkError: There is no cable between them.
         """
         ends = [
-            (end.node.name, str(end))
+            (end.node.name, end.node.ports[end])
             for link in self._net.links
             for end in (link.intf1, link.intf2)
             if {link.intf1.node.name, link.intf2.node.name} == {a, b}
         ]
         if not ends:
             raise NetworkError(f"there is no link between {a} and {b}")
-        for node, interface in ends:
-            if node not in self._stopped:
-                with inside(self.pid(node)):
+        for node, port in ends:
+            if node in self._stopped:
+                continue
+            interface = self.interfaces(node)[port]
+            with inside(self.pid(node)):
+                if self._keep_up and node in self._topology.switch_names:
+                    if self._cuts.get((node, port), False) == up:
+                        cut_off(port, interface, not up)
+                        self._cuts[node, port] = not up
+                else:
                     ip_batch([f"link set {interface} {'up' if up else 'down'}"])
         self.restore_hosts()
 
@@ -166,14 +185,15 @@ class Nodes:
     @property
     def cables_down(self) -> list[tuple[str, str]]:
         """Return the cables with an interface that is down, as pairs of node names."""
-        off: set[str] = set()
+        off = {end for end, cut in self._cuts.items() if cut}
         for name in self._names:
             with entered(self._namespaces[name]):
-                off |= interfaces_down()
+                down = interfaces_down()
+            off |= {(name, port) for port, each in self.interfaces(name).items() if each in down}
         return [
             (link.intf1.node.name, link.intf2.node.name)
             for link in self._net.links
-            if {str(link.intf1), str(link.intf2)} & off
+            if {(end.node.name, end.node.ports[end]) for end in (link.intf1, link.intf2)} & off
         ]
 
     @property

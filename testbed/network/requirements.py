@@ -77,6 +77,7 @@ IP = Tool("ip", "apt install iproute2", _REAL, asks="-V")
 IPERF = Tool("iperf3", "apt install iperf3", "TCP by the hosts' own kernels", "TCP=0")
 PING = Tool("ping", "apt install iputils-ping", "ping at Mininet's prompt", asks="-V")
 BMV2 = Tool("simple_switch_grpc", _P4LANG, "BACKEND=bmv2", "BACKEND=softswitch")
+NFT = Tool("nft", "apt install nftables", "links of BMv2 that go down", "BACKEND=softswitch")
 P4C = Tool("p4c", _P4LANG, "changes of p4/canary.p4: what it compiles to is in p4/build")
 
 
