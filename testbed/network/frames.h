@@ -63,8 +63,9 @@ typedef struct {
     frame_t *frame;
 } waiting_t;
 
-/* Those from `head` to before `tail`, each at its number modulo a power of 2; at the tail is one that is
- * never due. Before `sorted` they are sorted where they are simultaneous; at `limit` there is no room. */
+/* Those from `head` to before `tail`, each at its number modulo a power of 2; in all other places, of
+ * which there is one, are such as are never due. Before `sorted` they are sorted where they are
+ * simultaneous; at `limit` there is no room. */
 typedef struct {
     waiting_t *items;
     uint64_t mask, head, tail, sorted, limit;

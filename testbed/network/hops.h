@@ -31,16 +31,16 @@ static void drop(part_t *part, frame_t *frame) {
 
 /* The bytes of a frame become those of a switch's output, which lies in them for the most part. */
 static void take_output(frame_t *frame, const ss_packet *out) {
-    uint8_t *data = out->data;
+    const uintptr_t at = (uintptr_t)out->data - (uintptr_t)frame->data;
     frame->length = out->length;
-    if (data >= frame->data && data < frame->data + sizeof frame->data) {
-        frame->begin = (uint16_t)(data - frame->data);
+    if (at < sizeof frame->data) {
+        frame->begin = (uint16_t)at;
         frame->stored = (uint16_t)out->stored;
         return;
     }
     frame->begin = FRAME_ROOM;
     frame->stored = (uint16_t)(out->stored < FRAME_HEAD ? out->stored : FRAME_HEAD);
-    memcpy(frame->data + FRAME_ROOM, data, frame->stored);
+    memcpy(frame->data + FRAME_ROOM, out->data, frame->stored);
 }
 
 /* Send on what a switch makes of a frame: the first of its outputs in the frame itself. */

@@ -19,14 +19,15 @@ static int by_time(const void *a, const void *b) {
     return one->frame->number < two->frame->number ? -1 : one->frame->number > two->frame->number;
 }
 
-/* Make room: behind events that have been run, or by twice as much memory. The last place is that of
- * the one that is never due. Events keep their numbers. */
+/* Make room: behind events that have been run, or by twice as much memory. One place is left free, for
+ * one that is never due. Events keep their numbers. */
 static __attribute__((noinline)) int widen(queue_t *queue) {
     uint64_t cap = queue->items ? queue->mask + 1 : 0, n = queue->tail - queue->head;
     if (n >= cap / 2) {
         cap = cap ? 2 * cap : 1024;
         waiting_t *items = calloc(cap, sizeof *items);
         if (!items) return 0;
+        for (uint64_t i = queue->tail; i != queue->head + cap; i++) items[i & (cap - 1)].time = NEVER;
         for (uint64_t i = queue->head; i != queue->tail; i++)
             items[i & (cap - 1)] = queue->items[i & queue->mask];
         free(queue->items);
@@ -62,7 +63,6 @@ static void take_all(net_t *net, uint64_t begin, uint64_t end) {
     part_t *first = net->parts;
     queue->head = queue->tail = queue->sorted = 0;
     queue->limit = queue->items ? queue->mask : 0;
-    if (queue->items) queue->items[0].time = NEVER;
     for (uint32_t p = 0; p < net->n_parts; p++) {
         part_t *part = &net->parts[p];
         const uint64_t now = begin / part->window_ns;
@@ -103,25 +103,31 @@ static void give_all(net_t *net, uint64_t end) {
         find_all(&net->parts[p]);
     }
     for (; queue->head < queue->tail; queue->head++) {
-        const waiting_t *one = &queue->items[queue->head & queue->mask];
+        waiting_t *one = &queue->items[queue->head & queue->mask];
         const link_t *link = &net->links[one->frame->link];
         part_t *part = &net->parts[link->to_host ? net->host_owner[link->dst] : link->owner];
         file(part, one->frame, link->to_host ? part->n_switches : link->place, one->time);
+        one->time = NEVER;
     }
 }
 
-/* The part whose host sends next, its source, and when; NEVER: none is left. */
-static part_t *next_sender(net_t *net, uint32_t *source, uint64_t *time) {
+/* The part whose host sends next, its source, and when; NEVER: none is left. `others`: when the first
+ * of the other sources of all parts sends. */
+static part_t *next_sender(net_t *net, uint32_t *source, uint64_t *time, uint64_t *others) {
     part_t *part = NULL;
-    uint64_t first = NEVER;
+    *time = *others = NEVER;
     for (uint32_t p = 0; p < net->n_parts; p++)
-        for (uint32_t i = 0; i < net->n_sources; i++)
-            if (net->parts[p].next_time[i] < first) {
-                first = net->parts[p].next_time[i];
+        for (uint32_t i = 0; i < net->n_sources; i++) {
+            uint64_t at = net->parts[p].next_time[i];
+            if (at < *time) {
+                *others = *time;
+                *time = at;
                 part = &net->parts[p];
                 *source = i;
+            } else if (at < *others) {
+                *others = at;
             }
-    *time = first;
+        }
     return part;
 }
 
@@ -140,22 +146,22 @@ static void run_in_order(net_t *net, uint64_t begin, uint64_t end) {
     queue_t *queue = &net->queue;
     part_t *part = net->parts, *sender;
     uint32_t source = 0;
-    uint64_t sends;
+    uint64_t sends, others;
     take_all(net, begin, end);
     if (!queue->items && !widen(queue)) {
         part->oom = 1;
         return;
     }
-    queue->items[queue->tail & queue->mask].time = NEVER;
-    sender = next_sender(net, &source, &sends);
+    sender = next_sender(net, &source, &sends, &others);
     for (;;) {
-        const waiting_t *items = queue->items;
+        waiting_t *items = queue->items;
         const uint64_t head = queue->head, mask = queue->mask, time = items[head & mask].time;
         if (sends <= time) {
             if (sends >= end) break;
             send_next(sender, source, 1);
             find_next(sender, source);
-            sender = next_sender(net, &source, &sends);
+            sends = sender->next_time[source];
+            if (sends >= others) sender = next_sender(net, &source, &sends, &others);
             continue;
         }
         if (time >= end) break;
@@ -163,6 +169,7 @@ static void run_in_order(net_t *net, uint64_t begin, uint64_t end) {
             sort_simultaneous(queue, time);
         frame_t *frame = items[head & mask].frame;
         const link_t *link = &net->links[frame->link];
+        items[head & mask].time = NEVER;
         queue->head = head + 1;
         if (net->prefetch) fetch_ahead(net, queue, head);
         if (__builtin_expect(link->to_host, 0)) {

@@ -213,9 +213,7 @@ static inline void wait_in(part_t *part, uint64_t time, frame_t *frame) {
         part->oom = 1;
         return;
     }
-    waiting_t *items = queue->items;
-    items[tail & queue->mask] = (waiting_t){time, frame};
-    items[(tail + 1) & queue->mask].time = NEVER;
+    queue->items[tail & queue->mask] = (waiting_t){time, frame};
     queue->tail = tail + 1;
 }
 

@@ -21,14 +21,18 @@ typedef struct {
     const uint64_t *default_params;
 } ss_table_info;
 
+typedef struct {
+    uint64_t start; /* the first of the keys that match an entry, which end where the next ones begin, */
+    uint64_t *row;  /* and the entry's row; NULL: they match none */
+} ss_range;
+
 typedef struct { /* what a lookup reads is in the first cache line */
     uint64_t *rows;     /* capacity * rw */
     uint32_t *slots;    /* exact, lpm: row + 1, 0 = empty; behind them */
     uint64_t *filter;
     uint64_t *groups;   /* lpm: [prefix length, count, mask words], longest first */
-    uint64_t *ranges;   /* lpm with few entries: keys from which on another entry matches, or none; */
-    uint32_t *ranges_row; /* its row + 1, or 0 */
-    uint32_t ranges_n;  /* a power of 2; 0: to be made again; or SS_NO_RANGES */
+    ss_range *ranges;   /* lpm with few entries: a power of 2 of them, the last one more than once */
+    uint32_t steps;     /* 1 and that power; 0: they are to be made; or SS_NO_RANGES */
     uint32_t count, slot_mask, groups_n;
     uint32_t single;    /* row + 1 of an entry for which nothing is hashed, or 0: exact: the only one;
                          * lpm: that which every key matches */
@@ -97,67 +101,66 @@ SS_INLINE uint64_t *ss_find_exact(const ss_table *t, const uint64_t *key, uint32
 }
 
 /* Few prefixes of a key that is one field are looked up in the ranges that they divide it into. */
-#define SS_FEW_PREFIXES 256
-#define SS_NO_RANGES UINT32_MAX /* there are too many entries */
+#define SS_FEW_PREFIXES 256 /* at most 513 ranges: 11 steps */
+#define SS_NO_RANGES 12    /* in place of steps: there are too many entries */
 
 static inline uint64_t ss_range_end(uint64_t first, uint64_t mask) {
     return first + (mask & -mask) - 1; /* without a mask all keys */
 }
-static void ss_ranges_fill(ss_table *t, uint64_t *starts, uint32_t *rows) {
+static void ss_ranges_fill(ss_table *t, ss_range *ranges) {
     const uint64_t *row = t->rows;
     uint32_t n = 1, made = 0;
-    starts[0] = 0;
+    ranges[0].start = 0;
     for (uint32_t h = 0; h < t->capacity; h++, row += t->rw) {
         if (!(row[SS_META] & SS_USED)) continue;
-        starts[n++] = row[SS_KEY];
-        starts[n++] = ss_range_end(row[SS_KEY], row[SS_KEY + 1]) + 1; /* 0 behind the last key */
+        ranges[n++].start = row[SS_KEY];
+        ranges[n++].start = ss_range_end(row[SS_KEY], row[SS_KEY + 1]) + 1; /* 0 behind the last key */
     }
     for (uint32_t i = 1; i < n; i++) {
-        uint64_t start = starts[i];
+        uint64_t start = ranges[i].start;
         uint32_t j = i;
-        for (; starts[j - 1] > start; j--) starts[j] = starts[j - 1];
-        starts[j] = start;
+        for (; ranges[j - 1].start > start; j--) ranges[j].start = ranges[j - 1].start;
+        ranges[j].start = start;
     }
     for (uint32_t i = 0; i < n; i++) {
-        uint32_t best = 0;
-        uint64_t start = starts[i], longest = 0;
-        row = t->rows;
-        for (uint32_t h = 0; h < t->capacity; h++, row += t->rw)
-            if (row[SS_META] & SS_USED && row[SS_PRIO] >= longest && row[SS_KEY] <= start &&
-                start <= ss_range_end(row[SS_KEY], row[SS_KEY + 1])) {
-                longest = row[SS_PRIO];
-                best = h + 1;
+        uint64_t start = ranges[i].start, longest = 0, *best = NULL, *each = t->rows;
+        for (uint32_t h = 0; h < t->capacity; h++, each += t->rw)
+            if (each[SS_META] & SS_USED && each[SS_PRIO] >= longest && each[SS_KEY] <= start &&
+                start <= ss_range_end(each[SS_KEY], each[SS_KEY + 1])) {
+                longest = each[SS_PRIO];
+                best = each;
             }
-        if (made && rows[made - 1] == best) continue;
-        starts[made] = start;
-        rows[made++] = best;
+        if (made && ranges[made - 1].row == best) continue;
+        ranges[made++] = (ss_range){start, best};
     }
-    for (t->ranges_n = 1; t->ranges_n < made;) t->ranges_n *= 2;
-    for (; made < t->ranges_n; made++) { /* more of the last one, if any key is so large */
-        starts[made] = UINT64_MAX;
-        rows[made] = rows[made - 1];
-    }
+    for (t->steps = 1; UINT32_C(1) << (t->steps - 1) < made;) t->steps++;
+    for (; made < UINT32_C(1) << (t->steps - 1); made++) /* if any key is so large */
+        ranges[made] = (ss_range){UINT64_MAX, ranges[made - 1].row};
 }
 static __attribute__((noinline, cold)) void ss_ranges_make(ss_table *t) {
     size_t n = 4 * (size_t)t->count + 2; /* two for each and one, up to a power of 2 */
-    uint64_t *starts;
-    t->ranges_n = SS_NO_RANGES;
-    if (t->count > SS_FEW_PREFIXES || !(starts = realloc(t->ranges, 12 * n))) return;
-    t->ranges = starts;
-    t->ranges_row = (uint32_t *)(starts + n);
-    ss_ranges_fill(t, starts, t->ranges_row);
+    ss_range *ranges;
+    t->steps = SS_NO_RANGES;
+    if (t->count > SS_FEW_PREFIXES || !(ranges = realloc(t->ranges, n * sizeof *ranges))) return;
+    t->ranges = ranges;
+    ss_ranges_fill(t, ranges);
 }
 
 /* `alone`: the key is one field of at most 64 bits. */
 SS_INLINE uint64_t *ss_find_lpm(ss_table *t, const uint64_t *key, uint32_t kw, uint32_t rw,
                                 int alone) {
-    if (alone && !t->ranges_n) ss_ranges_make(t);
-    if (alone && t->ranges_n != SS_NO_RANGES) {
-        const uint64_t *from = t->ranges;
-        for (uint64_t half = t->ranges_n / 2; half; half /= 2)
-            from = from[half] <= key[0] ? from + half : from;
-        uint32_t number = t->ranges_row[from - t->ranges];
-        return number ? t->rows + (size_t)(number - 1) * rw : NULL;
+    if (alone) {
+        if (!t->steps) ss_ranges_make(t);
+        const ss_range *from = t->ranges;
+#define SS_STEP(n)                                                                  \
+    case n:                                                                         \
+        from = from[1 << (n - 2)].start <= key[0] ? from + (1 << (n - 2)) : from;   \
+        __attribute__((fallthrough));
+        switch (t->steps) { /* a search by halves */
+            SS_STEP(11) SS_STEP(10) SS_STEP(9) SS_STEP(8) SS_STEP(7)
+            SS_STEP(6) SS_STEP(5) SS_STEP(4) SS_STEP(3) SS_STEP(2)
+        case 1: return from->row;
+        }
     }
     const uint64_t *g = t->groups, *end = g + (size_t)t->groups_n * (2 + kw);
     for (; g != end; g += 2 + kw) {
@@ -390,6 +393,7 @@ static int64_t ss_table_insert(ss_table *t, const uint64_t *key, const uint64_t 
     uint32_t h;
     if (ss_find_duplicate(t, key, mask, prio) >= 0) return SS_E_DUPLICATE;
     if (t->count >= t->max_size) return SS_E_FULL;
+    t->steps = 0; /* as rows may move */
     if (!ss_table_reserve(t)) return SS_E_MEMORY;
     if (t->kind == SS_LPM && !ss_matches_every(t, mask) && !ss_group_add(t, prio, mask))
         return SS_E_MEMORY;
@@ -408,7 +412,6 @@ static int64_t ss_table_insert(ss_table *t, const uint64_t *key, const uint64_t 
     if (t->kind == SS_TERNARY) ss_scan_insert(t, h);
     else ss_slot_insert(t, h);
     t->count++;
-    t->ranges_n = 0;
     if (t->kind == SS_EXACT) t->single = t->count == 1 ? h + 1 : 0;
     return h;
 }
@@ -439,7 +442,7 @@ static int ss_table_remove(ss_table *t, uint64_t handle) {
     }
     row[SS_META] = 0;
     t->count--;
-    t->ranges_n = 0;
+    t->steps = 0;
     if (t->kind == SS_EXACT) {
         uint32_t h = 0;
         while (t->count == 1 && !(t->rows[(size_t)h * t->rw] & SS_USED)) h++;
@@ -454,7 +457,7 @@ static void ss_table_empty(ss_table *t) {
     if (t->slots) memset(t->slots, 0, 4 * ((size_t)t->slot_mask + 1));
     if (t->slots) ss_filter_again(t);
     if (t->chains) ss_chain(t, 0);
-    t->count = t->groups_n = t->single = t->first_free = t->ranges_n = 0;
+    t->count = t->groups_n = t->single = t->first_free = t->steps = 0;
 }
 
 static int ss_profile_member(ss_profile *p, uint32_t id, uint64_t meta, const uint64_t *params) {
