@@ -51,7 +51,7 @@ class BucketRun(Running):
     """The counters in a run with packets, which are only read."""
 
     def __init__(self, run) -> None:
-        self._run, self._ended = run, {0: np.int64(0)}
+        self._run, self._ended = run, {0: np.zeros((), np.int64)}
 
     def now(self):
         """Return the packets that left and arrived so far, int64[2, n_links, BUCKETS]."""
