@@ -223,12 +223,12 @@ class Run:
 
     def _repr_html_(self) -> str:
         """Return the fabric as a drawing and the table of methods, for a notebook."""
-        return as_html(self.record.fabric, self.summary)
+        return as_html(self.record.whole, self.summary)
 
     @property
     def plot(self) -> Plots:
         """Return what draws the run: ``run.plot.fabric()``, ``run.plot.rates("mle")``."""
-        return Plots(self.record.fabric, self.links, self.verdicts)
+        return Plots(self.record.whole, self.links, self.verdicts)
 
     @property
     def links(self) -> DataFrame:
@@ -265,7 +265,7 @@ class Run:
         Raises:
             ValueError: networkx is not installed, or the run has no such method (one line).
         """
-        return to_networkx(self.record.fabric, self.links, self.verdicts, method)
+        return to_networkx(self.record.whole, self.links, self.verdicts, method)
 
     @property
     def faulty(self) -> list[str]:
@@ -356,6 +356,7 @@ class Run:
         over classes of links that the measurements cannot tell apart, and ``unobserved`` the number
         of faulty links that no measurement the method reads has observed. On real packets
         ``lost_f1`` is F1 against the links that lost packets, and ``degraded`` marks such a run.
+        Where links of hosts have a verdict, ``fabric_f1`` is F1 on the others.
         """
         from pandas import DataFrame
 
@@ -365,6 +366,8 @@ class Run:
             own = {key: v for key, v in scored.items() if not isinstance(v, list)}
             if "lost" in entry:
                 own["lost_f1"] = entry["lost"][entry["native"]]["f1"]
+            if "fabric" in entry:
+                own["fabric_f1"] = entry["fabric"][entry["native"]]["f1"]
             own = {key: math.nan if v is None else v for key, v in own.items()}
             own["unobserved"] = len(scored.get("unobserved", ()))
             costs = {key: entry[key] for key in ("seconds", "telemetry_bytes", "probe_packets")}
@@ -405,7 +408,7 @@ class Run:
         diagnosis = diagnose(made, self.telemetry)
         if not self.summary["degraded"]:
             return Verdict(diagnosis, truth, self.telemetry)
-        lost = [self.record.fabric.link(name) for name in self.summary.get("lost_links", ())]
+        lost = [self.record.whole.link(name) for name in self.summary.get("lost_links", ())]
         return Verdict(diagnosis, truth, self.telemetry, np.array(lost, np.int64))
 
 

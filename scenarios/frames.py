@@ -23,7 +23,7 @@ FRAMES = ("links", "verdicts", "flows", "figures")
 """The properties of a run that are frames."""
 KEY = ("link", "src", "dst", "tier")
 """The first columns of the frames of links: the link's name, its switches, and the tier of the
-lower one, 0 for links of ToRs."""
+lower one: 0 for links of ToRs, or of hosts where these have a verdict, too."""
 
 
 def key_of(fabric: Fabric) -> dict[str, Any]:
@@ -53,7 +53,7 @@ def links_frame(run: RunDirectory) -> DataFrame:
 
     truth = run.table("links")
     columns = ("faulty", "rate", "packets", "fault_drops", "queue_drops")
-    return DataFrame(key_of(run.fabric) | {name: truth[name] for name in columns if name in truth})
+    return DataFrame(key_of(run.whole) | {name: truth[name] for name in columns if name in truth})
 
 
 def verdicts_frame(run: RunDirectory, methods: Mapping[str, Any]) -> DataFrame:
@@ -72,7 +72,7 @@ def verdicts_frame(run: RunDirectory, methods: Mapping[str, Any]) -> DataFrame:
         found = run.table(f"diagnoses/{name}")
         said = {"blamed": found["flagged"]}
         said |= {column: found[column] for column in ("state", "score", "success", "rank")}
-        frame = DataFrame(key_of(run.fabric) | {"faulty": faulty} | said)
+        frame = DataFrame(key_of(run.whole) | {"faulty": faulty} | said)
         frame.insert(0, "method", name)
         parts.append(frame)
     return concat(parts, ignore_index=True) if parts else DataFrame()

@@ -46,6 +46,7 @@ DOCUMENTS = (
     "docs/start/first_hour.md",
     "docs/reference/measurements.md",
     "docs/do/compare.md",
+    "docs/do/fabric.md",
 )
 
 _COMMANDS = re.compile(r"^```sh\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -207,7 +208,8 @@ def _figure(command: tuple[str, ...], name: str) -> str:
         return OF_RUN[name](figures)
     method, figure = name.replace("`", "").split()
     if command[0] == "compare":
-        return f"{figures['means'][method][figure]:.3f}"
+        mean = figures["means"][method][figure]
+        return "–" if mean is None else f"{mean:.3f}"
     return OF_METHOD[figure](figures["methods"][method])
 
 

@@ -15,7 +15,7 @@ from testbed.measurements.measurement import ENOUGH
 from testbed.measurements.registry import BUDGETS, MEASUREMENTS, budget, view_of
 from testbed.measurements.traces.measurement import TCP
 from testbed.record.documents import Measured, Use
-from testbed.record.run import Record
+from testbed.record.run import Record, whole_fabric
 from testbed.record.run_tables import PLANS
 
 HALF = 0.5
@@ -154,7 +154,7 @@ def _flows(record: Record) -> Measured:
 
 def _unobserved(record: Record, *observations: Observations) -> int:
     """Return the number of directed links that none of the observations crosses."""
-    tells = Identifiability.of(record.fabric.n_links, observations)
+    tells = Identifiability.of(whole_fabric(record).n_links, observations)
     return int((~tells.observed).sum())
 
 

@@ -65,6 +65,7 @@ _CLASSES = Column(
     "F1 of classes of links that no observation separates: a class is found if it has a faulty "
     "link",
 )
+_FABRIC = Column("F1f", "F1 on the links between switches alone; F1 is on those of hosts, too")
 _AFTER_F1 = 4
 
 
@@ -81,6 +82,8 @@ def columns(summary: Mapping[str, Any]) -> list[Column]:
     found = list(_COLUMNS)
     if _tied(summary):
         found.insert(_AFTER_F1, _CLASSES)
+    if has_hosts(summary):
+        found.insert(_AFTER_F1, _FABRIC)
     if "lost_links" in summary:
         count = len(summary["lost_links"])
         meaning = (
@@ -92,7 +95,13 @@ def columns(summary: Mapping[str, Any]) -> list[Column]:
 
 def _place_of_lost(summary: Mapping[str, Any]) -> int:
     """Return where ``F1l`` stands in a row: directly behind F1 of a degraded run, else last."""
-    return _AFTER_F1 if summary.get("degraded") else len(_COLUMNS) + _tied(summary)
+    others = _tied(summary) + has_hosts(summary)
+    return _AFTER_F1 if summary.get("degraded") else len(_COLUMNS) + others
+
+
+def has_hosts(summary: Mapping[str, Any]) -> bool:
+    """Return whether links of hosts have a verdict, too, so that there are scores without them."""
+    return any("fabric" in entry for entry in summary.get("methods", {}).values())
 
 
 def _tied(summary: Mapping[str, Any]) -> bool:
@@ -164,6 +173,8 @@ def _row(
     ]
     if tied:
         row.insert(_AFTER_F1, Cell(*_defined(own.get("class_f1", f1))))
+    if "fabric" in entry:
+        row.insert(_AFTER_F1, Cell(*_defined(entry["fabric"][entry["native"]]["f1"], 3)))
     if lost is not None:
         row.insert(lost, Cell(*_defined(entry["lost"][entry["native"]]["f1"])))
     return row

@@ -38,6 +38,7 @@ COLUMNS = (
     "parameters_from",
     "found_at",
     "lost_f1",
+    "fabric_f1",
     "degraded",
     "tries",
 )
@@ -51,7 +52,8 @@ by that name, and ``unranked`` is 1 if it gave all links the same score. ``fed``
 the method got of what it asked for, nan if it does not say.
 ``parameters`` are all its parameters in the grammar of `analysis.methods.parameters`, and
 ``parameters_from`` says where they come from. ``lost_f1`` is F1 against the links that really lost
-packets, nan if the network does not tell. ``degraded`` says what makes the measurements of the
+packets, nan if the network does not tell, ``fabric_f1`` F1 on the links between switches alone, nan
+if no other has a verdict. ``degraded`` says what makes the measurements of the
 seed's run incomplete, "" of a good run, and ``tries`` how often the seed was run for a good one."""
 
 Rows = Mapping[str, Any]

@@ -23,6 +23,7 @@ from analysis.methods.domain import World
 from analysis.methods.registry import BuiltMethod
 from analysis.telemetry.telemetry import Telemetry
 from testbed.fabric.clos import Fabric
+from testbed.fabric.host_links import HostFabric
 from testbed.fabric.names import plain, some_of
 from testbed.measurements.measurement import ENOUGH
 from testbed.record.documents import Measured
@@ -131,6 +132,9 @@ def figures(
         entry |= _scores(scored, truth, topology, names)
         if lost is not None:
             entry["lost"] = _scores(scored, lost, topology, names)
+        if isinstance(topology, HostFabric):
+            n = topology.switches_only.n_links
+            entry["fabric"] = _scores(_below(scored, n), truth[truth < n], topology, names)
         if ties := diagnosis.ties:
             shift = diagnosis.native == "undirected"
             own = names[diagnosis.native]
@@ -150,6 +154,16 @@ def figures(
         result[name] = entry
     order = list(BENCHES)
     return dict(sorted(result.items(), key=lambda method: order.index(method[1]["bench"])))
+
+
+def _below(diagnosis: Diagnosis, n_links: int) -> Diagnosis:
+    """Return a diagnosis that says nothing of the links from the number ``n_links`` on."""
+    tells, flagged = diagnosis.tells, diagnosis.flagged
+    assert tells is not None
+    observed = tells.observed & (np.arange(len(tells.observed)) < n_links)
+    return replace(
+        diagnosis, flagged=flagged[flagged < n_links], tells=replace(tells, observed=observed)
+    )
 
 
 def threshold_line(f1: float | None, best: float | None) -> str:

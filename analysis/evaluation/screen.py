@@ -14,7 +14,7 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from analysis.evaluation.columns import is_tied, shown_name
+from analysis.evaluation.columns import has_hosts, is_tied, shown_name
 from analysis.evaluation.report import COSTS, failed_device, parameters_line, slowdown_lines
 from testbed.fabric.names import plain, some_of
 
@@ -249,6 +249,8 @@ def _methods(summary: Mapping[str, Any], methods: Sequence[str], width: int) -> 
     """
     titles = ["found", "missed", "wrong", "F1", "collected", "probes"]
     lost = bool(summary.get("degraded")) and "lost_links" in summary
+    if hosts := has_hosts(summary):
+        titles.insert(4, "F1 fabric")
     if lost:
         titles.insert(4, "F1 lost")
     names, rows = [], []
@@ -263,6 +265,8 @@ def _methods(summary: Mapping[str, Any], methods: Sequence[str], width: int) -> 
             Text(in_units(entry["telemetry_bytes"])),
             Text(f"{entry['probe_packets']:,}"),
         ]
+        if hosts:
+            row.insert(4, _score(entry["fabric"][entry["native"]]["f1"]))
         if lost:
             row.insert(4, _score(entry["lost"][entry["native"]]["f1"] if "lost" in entry else None))
         shown = shown_name(name, entry.get("own_name"))

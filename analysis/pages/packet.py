@@ -60,6 +60,8 @@ def example_flows(
         entry = _ends(fabric, flows, flow) | _path(fabric, switches, links)
         entry["drops"] = [int((own == link).sum()) for link in links]
         entry["meters"] = _meters(run, meters, monitored, flow, entry["switches"])
+        hosts = run.whole.n_switches - fabric.n_switches  # they come first in the drawing
+        entry["switches"] = [switch + hosts for switch in entry["switches"]]
         found.append(entry)
         if len(found) == _SHOWN:
             break

@@ -58,7 +58,9 @@ def link_data(
 ) -> tuple[dict[str, Any], npt.NDArray[np.integer]]:
     """Return the data for the drawing (fabric, links, verdicts), and the ids of the directed links
     that have figures of their own, ascending: int[]."""
-    fabric, truth = run.fabric, run.table("links")
+    fabric, truth = run.whole, run.table("links")
+    monitor = monitor_switches(run.fabric, run.config["monitors"], run.config["seed"])
+    hosts = fabric.n_switches - len(monitor)  # they come first
     listed = np.ones(fabric.n_links, np.bool_)
     if fabric.n_links > _LISTED:
         listed = np.array(truth["faulty"])
@@ -73,9 +75,7 @@ def link_data(
         np.add.at(emulator, drops["link"][known], drops["packets"][known])
     data = {
         "whole": fabric.n_links <= DRAWN_WHOLE,
-        "fabric": fabric_data(
-            fabric, monitor_switches(fabric, run.config["monitors"], run.config["seed"])
-        ),
+        "fabric": fabric_data(fabric, np.append(np.zeros(hosts, np.bool_), monitor)),
         "links": {
             "id": [] if listed.all() else links.tolist(),
             "faulty": np.flatnonzero(truth["faulty"]).tolist(),

@@ -223,7 +223,7 @@ def _by_link(
     for cell, name in zip(cells, ("sent", "lost"), strict=True):
         np.add.at(cell, (table["epoch"], table["segment"]), table[name])
     owner = np.repeat(np.arange(len(paths)), paths.length)
-    over = np.zeros((2, run.epochs, run.fabric.n_links), np.int64)
+    over = np.zeros((2, run.epochs, run.whole.n_links), np.int64)
     for epoch in range(run.epochs):
         for kind in range(2):
             np.add.at(over[kind, epoch], paths.links, cells[kind, epoch, owner])

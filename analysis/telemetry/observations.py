@@ -13,6 +13,10 @@ section 6.2, joined by ``+``:
     INT   all flow records, with the path each took; and A1
 
 Canary's segments, 007's connections and deTector's probes are available with any kinds.
+
+Where a link of a host was faulty, everything that hosts measure is told with the links of the hosts
+before and behind its path, as 007, Flock and NetBouncer have them in their graphs. Segments, which
+lie between switches, do not cross them.
 """
 
 from __future__ import annotations
@@ -23,6 +27,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from analysis.telemetry.switched_off import SwitchedOff
 from analysis.telemetry.telemetry import (
@@ -33,8 +38,8 @@ from analysis.telemetry.telemetry import (
     SegmentCounts,
     Telemetry,
 )
-from testbed.arrays import BoolArray, LongArray
-from testbed.fabric.clos import Fabric
+from testbed.arrays import BoolArray, IntArray, LongArray
+from testbed.fabric.host_links import HostFabric
 from testbed.fabric.packet_fabric import PacketFabric
 from testbed.fabric.pair_sets import PairSets
 from testbed.fabric.pathbf import SegmentDecoder
@@ -48,7 +53,7 @@ from testbed.measurements.canary.minus_meters import (
 )
 from testbed.measurements.registry import STANDARD, find_measurement, measurement_names
 from testbed.measurements.traces.measurement import TCP
-from testbed.record.run import Record
+from testbed.record.run import Record, whole_fabric
 from testbed.record.run_tables import PLANS, registers
 
 
@@ -75,10 +80,10 @@ def read_telemetry(record: Record, kinds: str | None = None) -> Telemetry:
             tables = {each.name: record.table(each.name) for each in measurement.tables}
             others[view] = measurement.read(tables)
     return Telemetry(
-        topology=record.fabric,
+        topology=whole_fabric(record),
         monitors=record.config["monitors"],
         canary_bytes=record.network["canary_bytes"],
-        off=source.off.links if source.off.any else None,
+        off=source.off_links,
         views=others,
         **parts,
     )
@@ -101,10 +106,47 @@ class Source:
         """Return what was switched off at some time of the run."""
         return SwitchedOff(self.record)
 
+    @property
+    def off_links(self) -> BoolArray | None:
+        """Return which links were switched off at some time, bool[n_links]; None if none was."""
+        if not self.off.any:
+            return None
+        of_hosts = whole_fabric(self.record).n_links - len(self.off.links)
+        return np.append(self.off.links, np.zeros(of_hosts, np.bool_))
+
+    @cached_property
+    def hosts(self) -> HostFabric | None:
+        """Return the fabric with its hosts, if a link of a host was faulty; else None."""
+        whole = whole_fabric(self.record)
+        return whole if isinstance(whole, HostFabric) else None
+
     @cached_property
     def flows(self) -> Mapping[str, Any]:
-        """Return the table of flows."""
-        return self.off.flows(self.record.table("flows"))
+        """Return the table of flows.
+
+        Raises:
+            MissingTelemetry: Links of hosts were faulty, but flows have no hosts.
+        """
+        flows = self.off.flows(self.record.table("flows"))
+        if self.hosts is not None and not {"src_host", "dst_host"} <= set(flows):
+            raise MissingTelemetry("links of hosts were faulty, but this run recorded no hosts")
+        return flows
+
+    def ends(self, flow: npt.NDArray[np.integer]) -> tuple[IntArray, IntArray]:
+        """Return where the paths of some flows begin and end, int32[] each: at hosts, if their
+        links are looked at, else at ToRs."""
+        kind = "tor" if self.hosts is None else "host"
+        return self.flows[f"src_{kind}"][flow], self.flows[f"dst_{kind}"][flow]
+
+    def between(
+        self,
+        paths: Paths,
+        flow: npt.NDArray[np.integer],
+        whole: BoolArray | None = None,
+    ) -> Paths:
+        """Return paths of some flows, with the links of their hosts if these are looked at; see
+        `testbed.fabric.host_links.HostFabric.around`."""
+        return paths if self.hosts is None else self.hosts.around(paths, *self.ends(flow), whole)
 
     @cached_property
     def traces(self) -> Mapping[str, Any] | None:
@@ -127,7 +169,10 @@ class Source:
 
 def segments(source: Source) -> SegmentCounts:
     """Return what Canary's meters counted."""
-    return read_segment_counts(source.record, read_minus_meters(source.record))
+    counts = read_segment_counts(source.record, read_minus_meters(source.record))
+    if source.hosts is None:
+        return counts
+    return replace(counts, segments=source.hosts.numbered(counts.segments))
 
 
 def flows(source: Source) -> Flows | None:
@@ -142,15 +187,17 @@ def flows(source: Source) -> Flows | None:
         if "path" not in flows:
             raise MissingTelemetry("INT needs the path of every flow, but this run recorded none")
         known = np.flatnonzero(used)
-        paths = flows["path"].take(known)
+        paths = source.between(flows["path"].take(known), known)
     elif "A2" in kinds and traces is not None:
         whole = traces["complete"] & (traces["path"].length > 0) & used[traces["flow"]]
         known, paths = traces["flow"][whole], traces["path"].take(np.flatnonzero(whole))
+        paths = source.between(paths, known)
     own = np.zeros(len(used), np.bool_)
     own[known] = True
     row = np.flatnonzero(used if "P" in kinds else own)
-    src, dst, sent, lost = (flows[name][row] for name in ("src_tor", "dst_tor", "sent", "lost"))
-    return Flows.of(source.record.fabric, src, dst, own[row], PathSets.known(paths), sent, lost)
+    (src, dst), fabric = source.ends(row), whole_fabric(source.record)
+    sent, lost = flows["sent"][row], flows["lost"][row]
+    return Flows.of(fabric, src, dst, own[row], PathSets.known(paths), sent, lost)
 
 
 def probes(source: Source) -> Probes | None:
@@ -172,14 +219,18 @@ def connections(source: Source) -> Connections | None:
     flows, traces = source.flows, source.traces
     if traces is None:
         return None
+    flow, complete = traces["flow"], traces["complete"]
+    if source.hosts is not None:  # within a rack there is one way
+        complete = complete | (flows["src_tor"][flow] == flows["dst_tor"][flow])
+    src, dst = source.ends(flow)
     return Connections(
-        src_tor=flows["src_tor"][traces["flow"]],
-        dst_tor=flows["dst_tor"][traces["flow"]],
-        lost=flows["lost"][traces["flow"]],
-        paths=traces["path"],
-        complete=traces["complete"],
+        src_tor=src,
+        dst_tor=dst,
+        lost=flows["lost"][flow],
+        paths=source.between(traces["path"], flow, complete),
+        complete=complete,
         traceroute_packets=source.record.network["traceroute_packets"],
-        watched=_watched(source.record.fabric, flows),
+        watched=_watched(source),
     )
 
 
@@ -193,13 +244,14 @@ VIEWS: Mapping[str, Callable[[Source], Any]] = {
 """The functions that read the views of the standard measurements, by the names of the views."""
 
 
-def _watched(fabric: Fabric, flows: Mapping[str, Any]) -> PairSets:
-    """Return the pairs of ToRs between which hosts had connections; only TCP counts if the record
-    has protocols."""
+def _watched(source: Source) -> PairSets:
+    """Return the pairs of ToRs, or of hosts, between which hosts had connections; only TCP counts
+    if the record has protocols."""
+    flows = source.flows
     row = flows["sent"] > 0
     if "protocol" in flows:
         row &= flows["protocol"] == TCP
-    return PairSets.between(fabric, flows["src_tor"][row], flows["dst_tor"][row])
+    return PairSets.between(whole_fabric(source.record), *source.ends(np.flatnonzero(row)))
 
 
 def read_minus_meters(record: Record) -> list[MinusMeter]:
@@ -286,12 +338,18 @@ def _selected(record: Record, sent: LongArray) -> tuple[LongArray, BoolArray] | 
 
 
 def _planned(plan: str, source: Source) -> tuple[Probes, int]:
-    """Return the probes of a plan, summed over the hosts that probe the same path, and the number
-    of rows that were summed."""
+    """Return the probes of a plan, summed over the hosts that probe the same path (whose links are
+    a part of it, if they are looked at), and the number of rows that were summed."""
     probe_paths, counts = source.probe_paths, source.probe_counts
     of_plan = np.array([name == plan for name in probe_paths["plan"]], np.bool_)
     row = np.flatnonzero(of_plan[counts["path"]])
     path = counts["path"][row]
+    if source.hosts is not None:
+        src, dst = (counts[end][row] for end in ("src_host", "dst_host"))
+        if len(row) and min(src.min(), dst.min()) < 0:
+            raise MissingTelemetry("links of hosts were faulty, but probes name no hosts")
+        paths = source.hosts.around(probe_paths["path"].take(path), src, dst)
+        return Probes(paths, counts["sent"][row], counts["lost"][row]), len(row)
     probed = np.flatnonzero(np.bincount(path))
     sums = np.zeros((2, len(of_plan)), np.int64)
     for cells, name in zip(sums, ("sent", "lost"), strict=True):

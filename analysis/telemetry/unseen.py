@@ -14,6 +14,7 @@ from analysis.telemetry.identifiability import Identifiability
 from analysis.telemetry.telemetry import GIVEN, Telemetry
 from testbed.arrays import BoolArray
 from testbed.fabric.clos import Fabric
+from testbed.fabric.host_links import HostFabric
 from testbed.fabric.names import some_of
 from testbed.measurements.registry import unseen_of
 
@@ -43,13 +44,22 @@ def why_unseen(tells: Identifiability, telemetry: Telemetry, reads: Sequence[str
         why = _of_run(telemetry, reads)
     if missing.all():
         return f"nothing was measured, so there is no verdict: {why}"
+    said = "not observed, so neither healthy nor faulty: "
+    if isinstance(fabric, HostFabric) and list(reads) == ["segments"]:
+        said += "all links of hosts, as the meters are in switches"
+        missing &= np.arange(fabric.n_links) < fabric.switches_only.n_links
+        if not missing.any():
+            return said
+        said += "; "
+    return f"{said}{_which(missing, fabric)}: {why}"
+
+
+def _which(missing: BoolArray, fabric: Fabric) -> str:
+    """Return the number of the links that are missing, and the names of some."""
     names = [fabric.link_names[link] for link in np.flatnonzero(missing).tolist()]
     dark = _dark_switches(missing, fabric)
     whose = f", all links of {some_of(dark)}: dead, or nothing goes there" if dark else ""
-    return (
-        f"not observed, so neither healthy nor faulty: {len(names)} of {fabric.n_links} links "
-        f"({some_of(names)}{whose}): {why}"
-    )
+    return f"{len(names)} of {fabric.n_links} links ({some_of(names)}{whose})"
 
 
 def _with_off(missing: BoolArray, telemetry: Telemetry, reads: Sequence[str]) -> str:
@@ -115,4 +125,5 @@ def _dark_switches(missing: BoolArray, fabric: Fabric) -> list[str]:
         seen[ends[~missing]] = True
     linked = np.zeros(fabric.n_switches, np.bool_)
     linked[fabric.link_src] = True
+    linked[: fabric.n_tors] &= not isinstance(fabric, HostFabric)
     return [fabric.switch_names[each] for each in np.flatnonzero(linked & ~seen).tolist()]

@@ -187,7 +187,7 @@ def _of_segments(run: RunDirectory) -> list[int]:
         return [0, 0]
     seen = np.flatnonzero(counts.sent.sum(axis=0))
     paths = counts.segments.paths.take(seen)
-    crosses = np.zeros((len(seen), run.fabric.n_links))
+    crosses = np.zeros((len(seen), run.whole.n_links))
     crosses[paths.owner, paths.links] = 1
     return [len(seen), int(np.linalg.matrix_rank(crosses))]
 

@@ -28,6 +28,9 @@ _OWN: Mapping[str, str] = {
     "links are the cables, and a cable is faulty if a direction of it is.",
     "missed": "the faulty links that the method does not blame, as far as they were observed.",
     "collected": "the bytes of telemetry that the method's measurements collected in the run.",
+    "F1 fabric": "F1 on the links between switches alone. It stands beside F1, which is on the "
+    "links of hosts, too, where FAULTS breaks one. A method that does not observe links of hosts "
+    "has no verdict on them.",
     "F1 lost": "F1 against the links that really lost packets, whatever the cause. It stands "
     "beside F1 where a run of real packets is degraded.",
     "starved": "the measurements that the method reads got less than "

@@ -373,6 +373,7 @@ def comparison_figures(found: Compared) -> dict[str, Any]:
         plain(name): {
             "AP": _number(mean_of(chosen(found.rows, name)["average_precision"])),
             "F1 of classes": _number(mean_of(chosen(found.rows, name)["class_f1"])),
+            "F1f": _number(mean_of(chosen(found.rows, name)["fabric_f1"])),
             "faulty links not observed": int(np.sum(chosen(found.rows, name)["unobserved"])),
         }
         for name in method_names(found.rows)

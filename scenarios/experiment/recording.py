@@ -16,7 +16,7 @@ from testbed.dataplane import CAUSES
 from testbed.fabric.pathbf import bloom_mask
 from testbed.measurements.measurement import Counts
 from testbed.measurements.tables import joined
-from testbed.network.network import EmulatorDrops, OwnLosses, Statistics
+from testbed.network.network import CountsHostLinks, EmulatorDrops, OwnLosses, Statistics
 from testbed.network.virtual import DROP_CAUSES
 from testbed.record.documents import Conservation, Network
 from testbed.record.fabric_file import fabric_columns
@@ -194,20 +194,27 @@ def _links(
     emulation: Emulation, taken: npt.NDArray[np.uint64], by_faults: npt.NDArray[np.uint64]
 ) -> Mapping[str, Any]:
     """Return the columns of the table ``links``, with the counters of each directed link; see
-    `_drops_of_packets`."""
-    network, n = emulation.network, emulation.topology.n_links
+    `_drops_of_packets`. Links of hosts follow where one of them is faulty."""
+    network, plan = emulation.network, emulation.plan
     # A packet dropped at the link's begin did not cross it; a corrupted one did.
-    taken = taken - _corrupted(emulation)
-    rate = np.zeros(n)
-    for fault in emulation.plan.faults:
+    packets = network.link_packets() + taken - _corrupted(emulation)
+    counts = np.stack((packets, by_faults, network.queue_drops()))
+    whole = plan.whole(emulation.topology)
+    if whole is not emulation.topology:
+        assert isinstance(network, CountsHostLinks)
+        of_hosts = network.host_link_counts()
+        of_hosts[0, 1::2] += of_hosts[1, 1::2]  # dropped where the link begins, at the ToR
+        counts = np.concatenate((counts, of_hosts), axis=1)
+    rate = np.zeros(whole.n_links)
+    for fault in plan.faults:
         rate[fault.link] = max(rate[fault.link], fault.rate)
     return {
-        "name": emulation.topology.link_names,
-        "faulty": np.isin(np.arange(n), emulation.plan.links),
+        "name": whole.link_names,
+        "faulty": np.isin(np.arange(whole.n_links), plan.links),
         "rate": rate,
-        "packets": network.link_packets() + taken,
-        "fault_drops": by_faults,
-        "queue_drops": network.queue_drops(),
+        "packets": counts[0],
+        "fault_drops": counts[1],
+        "queue_drops": counts[2],
     }
 
 
@@ -283,6 +290,8 @@ def _network(
         "traceroute_packets": 0,
         "tcp": None if emulation.tcp is None else emulation.tcp.report(),
     }
+    if emulation.plan.whole(emulation.topology) is not emulation.topology:
+        network["host_links"] = True
     if real:
         network["slowdown"] = history.slowdown
         links, hosts = emulation.events.switched_off()

@@ -364,7 +364,7 @@ def _diagnose(
 def _write(diagnoses: Mapping[str, Diagnosis], run: RunDirectory, writer: RunWriter) -> None:
     """Write a table for each diagnosis, and one for 007's causes of connections' losses."""
     for name, diagnosis in diagnoses.items():
-        writer.table(f"diagnoses/{name}", diagnosis_columns(diagnosis, run.fabric))
+        writer.table(f"diagnoses/{name}", diagnosis_columns(diagnosis, run.whole))
         if diagnosis.connection_cause is not None:
             cause = {"flow": run.table("connections")["flow"], "cause": diagnosis.connection_cause}
             writer.table(f"diagnoses/{name}-connections", cause)

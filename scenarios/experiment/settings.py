@@ -76,7 +76,8 @@ class Settings:
             description="`10pct`, `6links`, `none`, `devices:1` (a switch whose links all lose "
             "at one rate, or which is dead), `device:agg0_1`, `devices:2@50pct` (half of their "
             "links), `device-links:1` (a rate for each link), `tor0_0->agg0_1:0.05` in quotes, "
-            "`tor0_0-agg0_1:0.05` (both directions), ranges such as "
+            "`tor0_0-agg0_1:0.05` (both directions), `host-links:10pct` or `host-links:2` (links "
+            "of hosts; they have names, too: `h0_0_0->tor0_0`), ranges such as "
             "`1..8links:0.001..0.01`, comma lists, a `.yaml` file"
         ),
     ] = "10pct"

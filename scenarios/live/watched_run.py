@@ -70,7 +70,7 @@ class WatchedRun(Observer):
     ) -> None:
         """Show the page of the fabric with its faults; ``monitor``, bool[n_switches], marks the
         switches with meters."""
-        faults = [(fault.link, fault.rate) for fault in plan.faults]
+        faults = [(each.link, each.rate) for each in plan.faults if each.link < fabric.n_links]
         page = live_page(fabric, monitor, title, faults, epochs, WATCHED_METHOD)
         self._publisher.publish("page", page)
 
@@ -85,7 +85,8 @@ class WatchedRun(Observer):
 
     def network_up(self, emulation: Emulation) -> None:
         """Start to read the counters of the network."""
-        network, faults = emulation.network, emulation.plan.faults
+        network, n_links = emulation.network, emulation.topology.n_links
+        faults = [fault for fault in emulation.plan.faults if fault.link < n_links]
 
         def active() -> list[tuple[int, float]]:
             """Return the link and the drop rate, 0 to 1, of each fault that is active now."""

@@ -280,6 +280,7 @@ def _rows(run: RunDirectory, seed: int, tries: int) -> dict[str, Any]:
         found = found_at(score, truth)
         own = entry[native]
         lost = entry["lost"][native]["f1"] if "lost" in entry else None
+        fabric = entry["fabric"][native]["f1"] if "fabric" in entry else None
         figures = {
             "seed": seed,
             "method": method,
@@ -293,6 +294,7 @@ def _rows(run: RunDirectory, seed: int, tries: int) -> dict[str, Any]:
             "unobserved": len(own.get("unobserved", ())),
             "found_at": found,
             "lost_f1": lost,
+            "fabric_f1": fabric,
             "degraded": "; ".join(run.summary["degraded"]),
             "tries": tries,
         }
@@ -325,14 +327,16 @@ def _finished(folder: Path, seed: int) -> dict[str, Any]:
 
 
 def _read_rows(path: Path) -> dict[str, Any]:
-    """Return the rows in a file; those of older comparisons have no ``own_name`` and ``unranked``.
+    """Return the rows in a file; those of older comparisons have no ``own_name``, ``unranked`` and
+    ``fabric_f1``.
 
     Raises:
         TableError: The file is damaged.
     """
     rows = read_columns(path)
     n = len(rows.get("method", ()))
-    return {"own_name": [""] * n, "unranked": np.zeros(n, np.int64)} | rows
+    absent = {"own_name": [""] * n, "unranked": np.zeros(n, np.int64)}
+    return absent | {"fabric_f1": np.full(n, np.nan)} | rows
 
 
 def _check_rows(path: Path, rows: Mapping[str, Any], who: str, again: str) -> None:

@@ -8,6 +8,7 @@ are made here: leaf-spine, three layers with oversubscription, and either with l
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Sequence
 from functools import cached_property
 from typing import Literal
@@ -127,6 +128,20 @@ class Fabric:
         nth = np.empty(len(order), np.int64)
         nth[order] = np.arange(len(order)) - start + 1
         return nth
+
+    @cached_property
+    def host_names(self) -> list[str]:
+        """Return the name of each host: ``h3_0`` is the first one of ``leaf3``.
+
+        Where the ToRs' names do not end in different numbers, the ToRs are counted instead.
+        """
+        numbers = [_NUMBER.fullmatch(name) for name in self.switch_names[: self.n_tors]]
+        racks = [each[1] if each else "" for each in numbers]
+        if "" in racks or len(set(racks)) < len(racks):
+            racks = [str(tor) for tor in range(self.n_tors)]
+        names = [f"h{rack}_{host}" for rack in racks for host in range(self.hosts_per_tor)]
+        taken = not set(names).isdisjoint(self.switch_names)
+        return [f"host{name[1:]}" for name in names] if taken else names
 
     @cached_property
     def _switch_index(self) -> dict[str, int]:
@@ -274,6 +289,9 @@ class Fabric:
             if len(tor) and (tor.min() < 0 or tor.max() >= self.n_tors):
                 raise TopologyError(f"{self.title} has ToRs 0 to {self.n_tors - 1}")
         return src.astype(np.int32), dst.astype(np.int32)
+
+
+_NUMBER = re.compile(r"[A-Za-z]+([0-9]+(?:_[0-9]+)*)")
 
 
 def leaf_spine(leaves: int, spines: int, *, oversubscription: float = 1.0) -> Fabric:

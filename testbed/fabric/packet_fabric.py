@@ -56,20 +56,6 @@ class PacketFabric(Fabric):
         return found
 
     @cached_property
-    def host_names(self) -> list[str]:
-        """Return the name of each host: ``h3_0`` is the first one of ``leaf3``.
-
-        Where the ToRs' names do not end in different numbers, the ToRs are counted instead.
-        """
-        numbers = [_NUMBER.fullmatch(name) for name in self.switch_names[: self.n_tors]]
-        racks = [each[1] if each else "" for each in numbers]
-        if "" in racks or len(set(racks)) < len(racks):
-            racks = [str(tor) for tor in range(self.n_tors)]
-        names = [f"h{rack}_{host}" for rack in racks for host in range(self.hosts_per_tor)]
-        taken = not set(names).isdisjoint(self.switch_names)
-        return [f"host{name[1:]}" for name in names] if taken else names
-
-    @cached_property
     def switch_ip(self) -> npt.NDArray[np.uint32]:
         """Return the IPv4 address of each switch as an integer, uint32[n_switches].
 
@@ -162,9 +148,6 @@ class PacketFabric(Fabric):
         `testbed.fabric.monitors.monitor_switches`; ``seed`` is the number that draws shares.
         """
         return segments(Ecmp(self), monitor_switches(self, monitors, seed))
-
-
-_NUMBER = re.compile(r"[A-Za-z]+([0-9]+(?:_[0-9]+)*)")
 
 
 def _count_before(values: IntArray) -> LongArray:

@@ -68,6 +68,8 @@ class Entry(_Strict):
     percent: float | None = None
     links: int | None = Field(None, strict=True)
     link: str | None = None
+    host_percent: float | None = None
+    host_links: int | None = Field(None, strict=True)
     devices: int | None = Field(None, strict=True)
     device: str | None = None
     share: float | None = None
@@ -98,10 +100,10 @@ class Entry(_Strict):
     def settled(self, rng: np.random.Generator) -> Entry:
         """Return the entry with ranges drawn uniformly, except rates: each link has its own."""
         drawn: dict[str, float] = {}
-        for name in ("percent", "links", "devices", "share"):
+        for name in _DRAWN[:-1]:
             if name in self._ranges:
                 low, high = self._ranges[name]
-                whole = name in ("links", "devices")
+                whole = name in _WHOLE
                 drawn[name] = (
                     int(rng.integers(int(low), int(high) + 1)) if whole else rng.uniform(low, high)
                 )
@@ -136,7 +138,7 @@ class Entry(_Strict):
         if len(selectors) != 1:
             found = " and ".join(selectors) if selectors else "none"
             raise ValueError(f"an entry needs one of {', '.join(_SELECTORS)}; it has {found}")
-        for count in ("percent", "links", "devices"):
+        for count in ("percent", "host_percent", *_WHOLE):
             value = getattr(self, count)
             if value is not None and not 0 < value < float("inf"):
                 raise ValueError(f"{count} must be above 0, not {value:g}")
@@ -161,12 +163,13 @@ class Document(_Strict):
 def _end(name: str, text: str, end: int) -> float | int | str:
     """Return the lower (0) or upper (1) end of ``LOW..HIGH``; a number if it is a valid count."""
     part = text.split("..", 1)[end].strip()
-    whole = name in ("links", "devices") and part.isdecimal()
+    whole = name in _WHOLE and part.isdecimal()
     return int(part) if whole else part
 
 
-_DRAWN = ("percent", "links", "devices", "share", "rate")
-_SELECTORS = ("percent", "links", "link", "devices", "device")
+_DRAWN = ("percent", "links", "host_percent", "host_links", "devices", "share", "rate")
+_WHOLE = ("links", "host_links", "devices")
+_SELECTORS = ("percent", "links", "link", "host_percent", "host_links", "devices", "device")
 _PROTOCOLS = {"tcp": 6, "udp": 17}
 
 
@@ -222,6 +225,8 @@ def _read_item(item: str, text: str) -> Entry:
     patterns = (
         rf"(?P<percent>{number})\s*(?:pct|%)",
         rf"(?P<links>{count})\s*links?",
+        rf"host-links:(?P<host_percent>{number})\s*(?:pct|%)",
+        rf"host-links:(?P<host_links>{count})",
         rf"devices:(?P<devices>{count}){share}",
         rf"device:(?P<device>[^:@]+){share}",
         rf"(?P<rate_of>device-links):(?:(?P<devices>{count})|(?P<device>[^:@]+)){share}",
@@ -241,7 +246,7 @@ def _read_item(item: str, text: str) -> Entry:
         fields: dict[str, Any] = {k: v for k, v in found.groupdict().items() if v is not None}
         if "rate_of" in fields:
             fields["rate_of"] = "link"
-        for name in ("links", "devices"):
+        for name in _WHOLE:
             if fields.get(name, "").isdecimal():
                 fields[name] = int(fields[name])
         try:

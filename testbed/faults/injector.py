@@ -10,7 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from testbed.control.switch import Tables
-from testbed.dataplane import FAULT
+from testbed.dataplane import FAULT, INGRESS_FAULT
+from testbed.dataplane import Fault as FaultTable
 from testbed.fabric.packet_fabric import PacketFabric
 from testbed.faults.plan import Fault, FaultPlan, FlowMatch, Ternary
 
@@ -22,8 +23,9 @@ _SPECIFIC, _WHOLE_LINK, _NOISE = 3, 2, 1  # priorities, the highest wins
 class FaultInjector:
     """Installs the faults of a plan in the egress fault tables, on their schedule.
 
-    A fault acts where its link begins, after the upstream meter counted the packet. ``noise``
-    holds the loss rate of each link while no fault of it is active, float64[n_links].
+    A fault acts where its link begins, after the upstream meter counted the packet; that of a link
+    from a host where it ends, before the ToR has done anything with the packet. ``noise`` holds the
+    loss rate of each link while no fault of it is active, float64[n_links].
     """
 
     topology: PacketFabric
@@ -62,21 +64,31 @@ class FaultInjector:
         """Return zeros, uint64[n_links]: the switches count what these tables drop."""
         return np.zeros(self.topology.n_links, np.uint64)
 
+    def _place(self, link: int) -> tuple[int, int, FaultTable]:
+        """Return the switch and the port of a link where its faults act, and the switch's table."""
+        topology, host = self.topology, (link - self.topology.n_links) // 2
+        if host < 0:
+            return int(topology.link_src[link]), int(topology.link_src_port[link]), FAULT
+        table = FAULT if link & 1 else INGRESS_FAULT
+        return int(topology.host_tor[host]), int(topology.host_port[host]), table
+
     def _table(self, link: int):
-        return self.controls[int(self.topology.link_src[link])].table(FAULT.faults)
+        switch, _, table = self._place(link)
+        return self.controls[switch].table(table.faults)
 
     def _install(self, fault: Fault) -> int:
         priority = _WHOLE_LINK if fault.match is None else _SPECIFIC
+        table = self._place(fault.link)[2]
         if fault.kind == "blackhole" or (fault.kind == "drop" and fault.rate >= 1.0):
-            return self._add(fault.link, fault.match, FAULT.blackhole, [], priority)
-        action = FAULT.lossy if fault.kind == "drop" else FAULT.corrupt
+            return self._add(fault.link, fault.match, table.blackhole, [], priority)
+        action = table.lossy if fault.kind == "drop" else table.corrupt
         return self._add(fault.link, fault.match, action, [_threshold(fault.rate)], priority)
 
     def _add(
         self, link: int, match: FlowMatch | None, action: str, params: list[int], priority: int
     ) -> int:
         fields = ("src_ip", "dst_ip", "protocol", "src_port", "dst_port")
-        key: list[int | tuple[int, int]] = [int(self.topology.link_src_port[link])]
+        key: list[int | tuple[int, int]] = [self._place(link)[1]]
         key += [_ternary(getattr(match, field, None)) for field in fields]
         return self._table(link).add(key, action, params, priority=priority)
 

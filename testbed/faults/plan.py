@@ -17,6 +17,7 @@ import yaml
 
 from testbed.errors import UserError
 from testbed.fabric.clos import Fabric
+from testbed.fabric.host_links import with_hosts
 
 Kind = Literal["drop", "blackhole", "corrupt"]
 _KINDS = get_args(Kind)
@@ -78,10 +79,11 @@ class FlowMatch:
 
 @dataclass(frozen=True)
 class Fault:
-    """A fault of a directed fabric link.
+    """A fault of a directed link.
 
     Attributes:
-        link: Directed link id.
+        link: Directed link id; those of hosts follow those of the fabric
+            (`testbed.fabric.host_links`).
         rate: The share of the matching packets that is lost, in (0, 1]; 1 for a black hole.
         kind: ``drop`` at random, ``blackhole`` for every packet, or ``corrupt``: the next switch
             discards the packet.
@@ -165,7 +167,7 @@ class FaultPlan:
                 the run's end.
         """
         for what, numbers, n in (
-            ("link", (fault.link for fault in self.faults), topology.n_links),
+            ("link", (f.link for f in self.faults), topology.n_links + 2 * topology.n_hosts),
             ("switch", self.devices, topology.n_switches),
         ):
             wrong = next((number for number in numbers if number >= n), None)
@@ -173,12 +175,22 @@ class FaultPlan:
                 raise FaultError(
                     f"there is no {what} {wrong} in {topology.title}: they are 0 to {n - 1}"
                 )
+        names = self.whole(topology).link_names
         for fault in self.faults:
+            if fault.link >= topology.n_links and fault.kind == "corrupt":
+                raise FaultError(
+                    f"the fault of {names[fault.link]} corrupts packets, but no switch is behind "
+                    "it in both directions that would discard them: use kind drop"
+                )
             if fault.schedule and fault.schedule[-1][0] >= duration_s:
                 raise FaultError(
-                    f"the fault of {topology.link_names[fault.link]} "
+                    f"the fault of {names[fault.link]} "
                     f"{schedule_problem(fault.schedule[-1], duration_s)}"
                 )
+
+    def whole(self, topology: Fabric) -> Fabric:
+        """Return the fabric, with its hosts if a link of a host is faulty."""
+        return with_hosts(topology) if (self.links >= topology.n_links).any() else topology
 
     @property
     def links(self) -> npt.NDArray[np.int32]:
@@ -205,8 +217,9 @@ class FaultPlan:
     def to_yaml(self, topology: Fabric) -> str:
         """Return the text of a fault file that `specification.parse_faults` reads as this plan."""
         entries = []
+        names = self.whole(topology).link_names
         for record in self.to_records():
-            record["link"] = topology.link_names[record["link"]]
+            record["link"] = names[record["link"]]
             entries.append({key: value for key, value in record.items() if value})
         devices = [topology.switch_names[device] for device in self.devices]
         return yaml.safe_dump({"faults": entries, "failed_devices": devices}, sort_keys=False)

@@ -8,6 +8,9 @@ The text is a comma list of ``SELECTOR[:RATE]``:
     6links                that many links, drawn at random
     tor0_0->agg0_1        this link
     tor0_0-agg0_1         both directions of this link; it needs no quotes in a shell
+    host-links:10pct      that share of the hosts' directed links, drawn at random
+    host-links:6          that many of them
+    h0_0_0->tor0_0        this link of a host; h0_0_0-tor0_0 both directions
     devices:1             all links of that many switches, drawn at random; those of one switch
                           lose packets at one rate
     device:agg0_1         all links of this switch, at one rate
@@ -20,8 +23,9 @@ for each switch with ``devices`` and ``device``: ``1..8links:0.001..0.01``,
 ``devices:1..2@25..100pct``.
 
 A YAML file holds ``faults``, a list of entries with one selector (``percent``, ``links``, ``link``,
-``devices`` or ``device``) and optionally ``rate``, ``kind``, ``match`` and ``schedule``, with a
-device also ``share``, the percentage of its links, and ``rate_of: link`` for ``device-links``:
+``host_percent``, ``host_links``, ``devices`` or ``device``) and optionally ``rate``, ``kind``,
+``match`` and ``schedule``, with a device also ``share``, the percentage of its links, and
+``rate_of: link`` for ``device-links``:
 
     faults:
       - link: tor0_0->agg0_1
@@ -29,14 +33,16 @@ device also ``share``, the percentage of its links, and ``rate_of: link`` for ``
         match: {dst_ip: 10.2.0.0/16, protocol: tcp, src_port: 0x1/0x1}
         schedule: [[0.1, 0.3], [0.5, 0.6]]      # seconds
 
-Named links come first, then named devices, random devices and random links; each takes only links
-that are still healthy. A rate that is not given is drawn (see ``PAPER_RATES``). A switch whose
-rate is not given is dead, so that its links lose everything, with a chance of one half.
+Named links come first, then named devices, random devices, random links and random links of hosts;
+each takes only links that are still healthy. A rate that is not given is drawn (see
+``PAPER_RATES``). A switch whose rate is not given is dead, so that its links lose everything, with
+a chance of one half.
 """
 
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -45,6 +51,7 @@ import numpy as np
 import numpy.typing as npt
 
 from testbed.fabric.clos import Fabric, TopologyError
+from testbed.fabric.host_links import with_hosts
 from testbed.faults.grammar import FORMS, Document, Entry, read_file, read_text
 from testbed.faults.plan import Fault, FaultError, FaultPlan, FlowMatch
 
@@ -113,7 +120,8 @@ def _resolve(
     rng: np.random.Generator,
     rates: tuple[RateRange, ...],
 ) -> FaultPlan:
-    """Return the plan of a document: named links, named devices, random devices, random links.
+    """Return the plan of a document: named links, named devices, random devices, random links,
+    random links of hosts.
 
     Each takes only links that no earlier one has.
     """
@@ -132,10 +140,17 @@ def _resolve(
         taken.update(links)
         chosen.extend((link, entry) for link in links)
     for entry in entries:
-        count = _count(entry, topology)
+        count = _count(entry.percent, entry.links, topology.n_links)
         if count is not None:
             free = np.setdiff1d(np.arange(topology.n_links), list(taken))
             drawn = _draw(rng, free, count, topology, "links")
+            taken.update(drawn)
+            chosen.extend((link, entry) for link in drawn)
+    every = np.arange(topology.n_links, topology.n_links + 2 * topology.n_hosts)
+    for entry in entries:
+        count = _count(entry.host_percent, entry.host_links, len(every))
+        if count is not None:
+            drawn = _draw(rng, np.setdiff1d(every, list(taken)), count, topology, "links of hosts")
             taken.update(drawn)
             chosen.extend((link, entry) for link in drawn)
     failed = {named_switch(topology, name) for name in document.failed_devices} | set(devices)
@@ -151,18 +166,30 @@ def _named_links(entries: Iterable[Entry], topology: Fabric) -> list[tuple[int, 
         if entry.link is None:
             continue
         match = entry.match.build() if entry.match else None
-        for link in named_links(topology, entry.link):
+        for link in _links_or_hosts(topology, entry.link):
             clash = link in whole or (
                 (link, match) in matched if match else any(link == other for other, _ in matched)
             )
             if clash:
+                names = (topology if link < topology.n_links else with_hosts(topology)).link_names
                 raise FaultError(
-                    f"link {topology.link_names[link]} is named twice: name it once, or give each "
+                    f"link {names[link]} is named twice: name it once, or give each "
                     "a match of its own"
                 )
             matched.add((link, match)) if match else whole.add(link)
             chosen.append((link, entry))
     return chosen
+
+
+def _links_or_hosts(topology: Fabric, name: str) -> tuple[int, ...]:
+    """Return what `named_links` does, also of a link of a host."""
+    try:
+        return named_links(topology, name)
+    except FaultError:
+        ends = [part.strip() for part in re.split("->|-", name)]
+        if set(ends).isdisjoint(topology.host_names):
+            raise
+        return named_links(with_hosts(topology), name)
 
 
 def _devices(
@@ -194,15 +221,16 @@ def _one_rate(entry: Entry, rng: np.random.Generator, rates: tuple[RateRange, ..
     return 1.0 if dead or entry.kind == "blackhole" else draw_rates(rng, 1, rates)[0]
 
 
-def _count(entry: Entry, topology: Fabric) -> int | None:
-    """Return how many links an entry asks to draw, None if it names its links or devices."""
-    if entry.percent is None:
-        return entry.links
-    count = int(topology.n_links * entry.percent / 100 + 0.5)
+def _count(percent: float | None, number: int | None, n_links: int) -> int | None:
+    """Return how many of ``n_links`` links an entry asks to draw, by its ``percent`` or its
+    ``number``; None if it has neither."""
+    if percent is None:
+        return number
+    count = int(n_links * percent / 100 + 0.5)
     if count == 0:
-        least = 100 * 0.5 / topology.n_links
+        least = 100 * 0.5 / n_links
         raise FaultError(
-            f"{entry.percent:g}pct of {topology.n_links} links rounds to no link: use at "
+            f"{percent:g}pct of {n_links} links rounds to no link: use at "
             f"least {np.ceil(least * 100) / 100:g}pct, 1links or none"
         )
     return count

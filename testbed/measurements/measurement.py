@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from testbed.dataplane.adapted import IcmpLimit
     from testbed.fabric.clos import Fabric
     from testbed.fabric.ecmp import Ecmp
+    from testbed.fabric.host_links import HostFabric
     from testbed.fabric.packet_fabric import PacketFabric
     from testbed.fabric.segments import Segments
     from testbed.measurements.canary.selection import SelectionParameters
@@ -229,12 +230,14 @@ class SimulatedRun:
     Attributes:
         ecmp: The equal-cost paths of its fabric.
         segments: The path segments between switches with meters.
-        loss: The loss rate of each link in each epoch, float64[1 or E, n_links].
+        loss: The loss rate of each link in each epoch, float64[1 or E, n_links]; those of hosts
+            follow those of the fabric if there are ``hosts``.
         process: The random process by which flows arrive.
         epochs, epoch_s: The number of epochs, and their length in seconds.
         limits: What measurements may do.
         seed: The seed of the run.
         host: The sender of each recorded flow, int32[F].
+        hosts: The fabric with its hosts, if a link of a host is faulty; else None.
         start_s, end_s: When each begins and ends to send, in seconds, float64[F].
         flows: The records of these flows.
         records: The largest mean number of flow records.
@@ -249,6 +252,7 @@ class SimulatedRun:
     limits: Limits
     seed: int
     host: IntArray
+    hosts: HostFabric | None
     start_s: FloatArray
     end_s: FloatArray
     flows: FlowRecords

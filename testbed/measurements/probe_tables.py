@@ -4,14 +4,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from testbed.arrays import FloatArray, IntArray, LongArray
+from testbed.arrays import IntArray, LongArray
 from testbed.fabric.paths import Paths
 from testbed.network.flow import Carried, send
 from testbed.record.run_tables import PROBE_COUNTS, PROBE_PATHS
 from testbed.record.tables import Columns
+
+if TYPE_CHECKING:
+    from testbed.measurements.measurement import SimulatedRun
 
 TABLES = PROBE_PATHS, PROBE_COUNTS
 
@@ -47,11 +51,30 @@ class ProbeRows:
 
 
 def send_probes(
-    loss: FloatArray, paths: Paths, path: IntArray, packets: int, rng: np.random.Generator
+    run: SimulatedRun,
+    paths: Paths,
+    path: IntArray,
+    ends: tuple[IntArray, IntArray],
+    packets: int,
+    rng: np.random.Generator,
 ) -> Carried:
     """Send ``packets`` probes over path ``path[i]`` for each i, spread evenly over the epochs, in a
-    run without packets, and return what was lost."""
-    parts = []
+    run without packets, and return what was lost.
+
+    Args:
+        run: The run.
+        paths: The paths.
+        path: The path of each row, int32[N].
+        ends: The sender and the receiver of each row, int32[N] each, whose links are crossed too.
+        packets: The probes of each row.
+        rng: Draws the losses.
+    """
+    parts, loss = [], run.loss
+    if run.hosts is not None:
+        paths, path = (
+            run.hosts.around(paths.take(path), *ends),
+            np.arange(len(path), dtype=np.int32),
+        )
     for epoch, rates in enumerate(loss):
         now = packets * (epoch + 1) // len(loss) - packets * epoch // len(loss)
         parts.append(send(rates[None, :], paths, np.full(len(path), now), rng, path))

@@ -20,8 +20,9 @@ from testbed.arrays import BoolArray, FloatArray, IntArray, LongArray
 from testbed.errors import UserError
 from testbed.fabric.clos import Fabric
 from testbed.fabric.ecmp import Ecmp
+from testbed.fabric.host_links import HostFabric
 from testbed.fabric.segments import Segments, segments
-from testbed.faults.plan import FaultPlan
+from testbed.faults.plan import FaultError, FaultPlan
 from testbed.measurements.measurement import (
     Limits,
     Measurement,
@@ -80,9 +81,12 @@ class FlowRun:
     Attributes:
         config: The settings of the run by name, as in ``config.json``.
         plan: The faults.
-        loss: The loss rate of each link in each epoch, float64[1 or E, n_links].
+        loss: The loss rate of each link of ``whole`` in each epoch, float64[1 or E, n_links].
         epochs: The number of epochs.
+        fabric: The fabric.
+        whole: The same with its hosts, if a link of a host is faulty.
         segments: The path segments between switches with meters.
+        hosts: The sender and the receiver of each of the flows, int32[F] each.
         flows: A sample of the traffic.
         carried: The packets of these flows that crossed and were lost on each link.
         found: What each measurement found, by its name.
@@ -93,7 +97,9 @@ class FlowRun:
     loss: FloatArray
     epochs: int
     fabric: Fabric
+    whole: Fabric
     segments: Segments
+    hosts: tuple[IntArray, IntArray]
     flows: FlowRecords
     carried: Carried
     found: Mapping[str, Simulated]
@@ -112,10 +118,14 @@ class FlowRun:
     def tables(self) -> Mapping[str, Columns]:
         """Return all tables of the record by name."""
         flows = self.flows
+        src_host, dst_host = self.hosts
+        known = self.whole is not self.fabric
+        ends = {"src_host": src_host, "dst_host": dst_host} if known else {}
         return {
             "fabric": fabric_columns(self.fabric),
             "links": self._links(),
             "flows": {
+                **ends,
                 "src_tor": flows.src_tor,
                 "dst_tor": flows.dst_tor,
                 "sent": flows.sent,
@@ -146,6 +156,9 @@ class FlowRun:
             "canary_bytes": 0,
             "traceroute_packets": 0,
         }
+        if self.whole is not self.fabric:
+            network["host_links"] = True
+            network["hosts_per_tor"] = self.fabric.hosts_per_tor
         figures: dict[str, Any] = {}
         for each in self.found.values():
             figures |= each.figures
@@ -163,9 +176,9 @@ class FlowRun:
 
     def _links(self) -> Columns:
         """Return the columns of the table ``links``, with the counters of each directed link."""
-        n = self.fabric.n_links
+        n = self.whole.n_links
         return {
-            "name": self.fabric.link_names,
+            "name": self.whole.link_names,
             "faulty": np.isin(np.arange(n), self.plan.links),
             "rate": self.loss.mean(axis=0),
             "packets": self._crossed("packets"),
@@ -174,6 +187,7 @@ class FlowRun:
         }
 
 
+# Long: each step needs the results of the steps before it.
 def simulate(
     inputs: FlowInputs,
     config: Mapping[str, Any],
@@ -194,11 +208,19 @@ def simulate(
     fabric, epoch_s = inputs.fabric, inputs.epoch_ms / 1000
     ecmp = Ecmp(fabric)
     parts = segments(ecmp, inputs.monitor)
-    loss = link_loss(fabric, inputs.plan, inputs.epochs, epoch_s, inputs.noise)
+    whole = inputs.plan.whole(fabric)
+    hosts = whole if isinstance(whole, HostFabric) else None
+    if hosts is not None and fabric.hosts_per_tor > _MOST_HOSTS:
+        raise FaultError(
+            f"FAULTS has links of hosts, but {fabric.title} has {fabric.hosts_per_tor} at a ToR: "
+            f"use up to {_MOST_HOSTS}"
+        )
+    noise = np.append(inputs.noise, np.zeros(whole.n_links - fabric.n_links))
+    loss = link_loss(whole, inputs.plan, inputs.epochs, epoch_s, noise)
     with ThreadPoolExecutor(1) as pool:
         plans = [pool.submit(each.plan, fabric) for each in inputs.measurements]
         progress("flows", 0.1)
-        host, (start_s, end_s), flows, carried = _send_flows(ecmp, loss, inputs)
+        ends, (start_s, end_s), flows, carried = _send_flows(ecmp, loss, inputs, hosts)
         run = SimulatedRun(
             ecmp=ecmp,
             segments=parts,
@@ -208,7 +230,8 @@ def simulate(
             epoch_s=epoch_s,
             limits=inputs.limits,
             seed=inputs.seed,
-            host=host,
+            host=ends[0],
+            hosts=hosts,
             start_s=start_s,
             end_s=end_s,
             flows=flows,
@@ -227,7 +250,23 @@ def simulate(
                 )
             found[each.name] = simulated
     ordered = {each.name: found[each.name] for each in inputs.measurements}
-    return FlowRun(config, inputs.plan, loss, inputs.epochs, fabric, parts, flows, carried, ordered)
+    return FlowRun(
+        config=config,
+        plan=inputs.plan,
+        loss=loss,
+        epochs=inputs.epochs,
+        fabric=fabric,
+        whole=whole,
+        segments=parts,
+        hosts=ends,
+        flows=flows,
+        carried=carried,
+        found=ordered,
+    )
+
+
+_MOST_HOSTS = 253
+"""The most hosts at a ToR whose links may be faulty, as on packets."""
 
 
 def write_run(run: FlowRun, writer: RunWriter) -> None:
@@ -239,11 +278,11 @@ def write_run(run: FlowRun, writer: RunWriter) -> None:
 
 
 def _send_flows(
-    ecmp: Ecmp, loss: FloatArray, inputs: FlowInputs
-) -> tuple[IntArray, tuple[FloatArray, FloatArray], FlowRecords, Carried]:
-    """Return the sending hosts, int32[F], the times in seconds when flows begin and end to send,
-    float64[F] each, the flow records, and the packets on each link. Flows are cut at the end of the
-    run."""
+    ecmp: Ecmp, loss: FloatArray, inputs: FlowInputs, hosts: HostFabric | None
+) -> tuple[tuple[IntArray, IntArray], tuple[FloatArray, FloatArray], FlowRecords, Carried]:
+    """Return the sending and the receiving hosts, int32[F] each, the times in seconds when flows
+    begin and end to send, float64[F] each, the flow records, and the packets on each link. Flows
+    are cut at the end of the run."""
     duration_s, seed = inputs.duration_s, inputs.seed
     flows = inputs.process.draw(duration_s, random_part(seed, 1), inputs.records)
     fitting = np.ceil((duration_s - flows.start_s) * flows.rate_bps / 8 / PAYLOAD)
@@ -251,7 +290,9 @@ def _send_flows(
     src, dst = (host // ecmp.fabric.hosts_per_tor for host in (flows.src, flows.dst))
     paths = ecmp.draw(src, dst, random_part(seed, 2))
     epoch = (flows.start_s * 1000 / inputs.epoch_ms).astype(np.int32)
-    carried = send(loss, paths, sent, random_part(seed, 3), epoch=epoch)
+    crossed = paths if hosts is None else hosts.around(paths, flows.src, flows.dst)
+    carried = send(loss, crossed, sent, random_part(seed, 3), epoch=epoch)
     end_s = np.minimum(flows.start_s + sent * 8 * PAYLOAD / flows.rate_bps, duration_s)
     times = flows.start_s, end_s
-    return flows.src, times, FlowRecords(src, dst, sent, carried.lost, paths), carried
+    ends = flows.src, flows.dst
+    return ends, times, FlowRecords(src, dst, sent, carried.lost, paths), carried

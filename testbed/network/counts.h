@@ -45,6 +45,16 @@ EXPORT void net_link_packets(const net_t *net, uint64_t *packets) {
     for (uint32_t i = 0; i < net->n_links; i++) packets[i] = net->links[i].packets;
 }
 
+/* The most bytes that a packet found waiting on each link since the last call, and their sum over all
+ * packets so far. */
+EXPORT void net_depths(net_t *net, uint64_t *largest, uint64_t *sum) {
+    for (uint32_t i = 0; i < net->n_links; i++) {
+        largest[i] = net->depths[i].largest;
+        sum[i] = net->depths[i].sum;
+        net->depths[i].largest = 0;
+    }
+}
+
 /* Counts the packets lost so far to faults of each link in `drops`, which must be zero. */
 EXPORT void net_fault_drops(const net_t *net, uint64_t *drops) {
     for (uint32_t p = 0; p < net->n_parts; p++) {

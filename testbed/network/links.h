@@ -43,6 +43,11 @@ typedef struct {
     uint32_t ports; /* and where its ports are in port_link */
 } __attribute__((aligned(64))) link_t;
 
+/* Bytes that packets found waiting on a link with a rate: the most, and the sum over packets. */
+typedef struct {
+    uint64_t largest, sum;
+} depth_t;
+
 typedef struct {
     uint64_t sent, delivered, fault_drops, queue_drops, ttl_drops, other_drops, misdelivered;
     uint64_t packet_hops, in_flight;
@@ -115,6 +120,7 @@ struct net_t {
     uint32_t *host_owner;
     uint32_t *port_link; /* [n_switches * max_port] outgoing link */
     link_t *links;       /* fabric, then host->ToR, then ToR->host */
+    depth_t *depths;     /* of their queues */
     source_t sources[MAX_SOURCES];
     pool_t pool;
     queue_t queue; /* of all events, while one thread runs them in the order of time */
@@ -271,7 +277,11 @@ static void deliver(part_t *part, frame_t *frame, uint32_t host, uint64_t now) {
 }
 
 /* When the last bit of a frame has left on a link with a rate: behind those that wait. */
-static __attribute__((noinline)) uint64_t serialised(link_t *link, uint32_t length, uint64_t now) {
+static __attribute__((noinline)) uint64_t serialised(link_t *link, depth_t *depth, uint32_t length,
+                                                     uint64_t now) {
+    uint64_t waiting = backlog(link, now);
+    if (waiting > depth->largest) depth->largest = waiting;
+    depth->sum += waiting;
     uint64_t done = link->busy_until > now ? link->busy_until : now;
     return link->busy_until = done + (uint64_t)length * 8000000000ull / link->rate;
 }
@@ -284,7 +294,8 @@ static inline __attribute__((always_inline)) void transmit(part_t *part, frame_t
                                                            int ordered) {
     link_t *link = &part->net->links[index];
     uint64_t time = now;
-    if (!ordered && link->rate) time = serialised(link, frame->length, now);
+    if (!ordered && link->rate)
+        time = serialised(link, &part->net->depths[index], frame->length, now);
     time += link->delay;
     frame->link = index;
     frame->number = (uint32_t)link->packets++;

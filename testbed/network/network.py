@@ -90,6 +90,27 @@ class OwnLosses(Protocol):
 
 
 @runtime_checkable
+class CountsHostLinks(Protocol):
+    """A network that counts packets of the links of hosts, too."""
+
+    def host_link_counts(self) -> npt.NDArray[np.uint64]:
+        """Return the packets sent, dropped by faults and dropped by queues so far on each directed
+        link of a host, uint64[3, 2 * n_hosts], in the order of `testbed.fabric.host_links`."""
+        ...
+
+
+@runtime_checkable
+class CountsQueues(Protocol):
+    """A network that knows how much waits in the queues of its links."""
+
+    def queue_depths(self) -> npt.NDArray[np.uint64] | None:
+        """Return the most bytes that a packet found waiting on each directed fabric link since the
+        last call, and their sum over all packets so far, uint64[2, n_links]; None if links have no
+        rate."""
+        ...
+
+
+@runtime_checkable
 class Switchable(Protocol):
     """A real network, whose links, switches and hosts can be switched off and on."""
 

@@ -404,11 +404,13 @@ EXPORT net_t *net_new(const setup_t *setup) {
     net->prefetch = n_switches / n_parts > MANY ? setup->prefetch : NULL;
     net->switches = copied(setup->switches, n_switches * sizeof(ss_switch *));
     net->links = copied(setup->links, n_links * sizeof(link_t));
+    net->depths = calloc(n_links + 1, sizeof(depth_t));
     net->port_link =
         copied(setup->port_link, (size_t)n_switches * net->max_port * sizeof(uint32_t));
     net->host_owner = calloc(setup->n_hosts + 1, sizeof(uint32_t));
     net->parts = aligned_alloc(64, n_parts * sizeof(part_t));
-    if (!net->switches || !net->links || !net->port_link || !net->host_owner || !net->parts)
+    if (!net->switches || !net->links || !net->depths || !net->port_link || !net->host_owner ||
+        !net->parts)
         return NULL;
     memset(net->parts, 0, n_parts * sizeof(part_t));
     net->n_parts = n_parts;
@@ -460,6 +462,7 @@ EXPORT void net_free(net_t *net) {
     free(net->queue.items);
     free(net->switches);
     free(net->links);
+    free(net->depths);
     free(net->port_link);
     free(net->host_owner);
     free(net);

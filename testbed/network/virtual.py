@@ -155,6 +155,7 @@ class VirtualNetwork:
         self._drops, self._replies = np.empty(0, DROP), np.empty(0, REPLY)
         self._fed: list[FedSource] = []
         self._now_ns = 0
+        self._has_rate = links.rate_bps > 0
         setup = _Setup(
             switches=ctypes.addressof(handles),
             forward=program.address("ss_forward"),
@@ -266,12 +267,17 @@ class VirtualNetwork:
         """Return every packet lost so far, with the dtype `DROP`; the array is read-only.
 
         They are sorted by time, then by switch, then as the switch dropped them. ``link`` is -1
-        where no link is at fault (TTL, no route).
+        where no link is at fault (TTL, no route); links of hosts are numbered as in
+        `testbed.fabric.host_links`.
         """
         if self._count(self._library.net_drops) != len(self._drops):
             found = self._of_all_threads(self._library.net_drops, DROP)
             place = found["time_ns"] * np.uint64(len(self._switches)) + found["switch"]
             self._drops = found[np.argsort(place, kind="stable")]
+            of_hosts = np.flatnonzero(self._drops["link"].astype(np.int64) >= self.topology.n_links)
+            nth = self._drops["link"][of_hosts].astype(np.int64) - self.topology.n_links
+            down, host = np.divmod(nth, self.topology.n_hosts)
+            self._drops["link"][of_hosts] = self.topology.n_links + 2 * host + down
             self._drops.flags.writeable = False
         return self._drops
 
@@ -299,11 +305,16 @@ class VirtualNetwork:
 
     def fault_drops(self) -> npt.NDArray[np.uint64]:
         """Return the packets lost so far to faults of each fabric link, uint64[n_links]."""
-        return self._counted(self._library.net_fault_drops)
+        return self._counted(self._library.net_fault_drops)[: self.topology.n_links]
 
     def queue_drops(self) -> npt.NDArray[np.uint64]:
         """Return the packets that full queues of each fabric link dropped, uint64[n_links]."""
-        drops, n = self.drops(), self.topology.n_links
+        return self._queued()[: self.topology.n_links]
+
+    def _queued(self) -> npt.NDArray[np.uint64]:
+        """Return the packets that full queues of each link dropped, those of hosts numbered as in
+        `testbed.fabric.host_links`."""
+        drops, n = self.drops(), self.topology.n_links + 2 * self.topology.n_hosts
         link = drops["link"][drops["cause"] == _QUEUE]
         return np.bincount(link[(link >= 0) & (link < n)], minlength=n).astype(np.uint64)
 
@@ -312,12 +323,31 @@ class VirtualNetwork:
 
     def link_packets(self) -> npt.NDArray[np.uint64]:
         """Return the packets sent on each directed fabric link so far, uint64[n_links]."""
-        return self._counted(self._library.net_link_packets)
+        return self._counted(self._library.net_link_packets)[: self.topology.n_links]
+
+    def queue_depths(self) -> npt.NDArray[np.uint64] | None:
+        """Return the most bytes that a packet found waiting on each directed fabric link since the
+        last call, and their sum over all packets so far, uint64[2, n_links]; None if links have no
+        rate."""
+        if not self._has_rate:
+            return None
+        depths = np.zeros((2, self.topology.n_links + 2 * self.topology.n_hosts), np.uint64)
+        self._library.net_depths(self._net, depths[0].ctypes.data, depths[1].ctypes.data)
+        return depths[:, : self.topology.n_links]
+
+    def host_link_counts(self) -> npt.NDArray[np.uint64]:
+        """Return the packets sent, dropped by faults and dropped by queues so far on each directed
+        link of a host, uint64[3, 2 * n_hosts]."""
+        functions = self._library.net_link_packets, self._library.net_fault_drops
+        counts = [self._counted(function)[self.topology.n_links :] for function in functions]
+        by_host = [each.reshape(2, -1).T.reshape(-1) for each in counts]
+        return np.stack((*by_host, self._queued()[self.topology.n_links :]))
 
     def _counted(self, function: Any) -> npt.NDArray[np.uint64]:
+        """Return a count of each link in the order of `_link_table`."""
         counts = np.zeros(self.topology.n_links + 2 * self.topology.n_hosts, np.uint64)
         function(self._net, counts.ctypes.data)
-        return counts[: self.topology.n_links]
+        return counts
 
 
 @dataclass(frozen=True)
@@ -413,6 +443,7 @@ def _load() -> ctypes.CDLL:
             "net_replies": (u64, pointer, u32, pointer),
             "net_link_packets": (None, pointer, pointer),
             "net_fault_drops": (None, pointer, pointer),
+            "net_depths": (None, pointer, pointer, pointer),
         },
         ["-pthread", *PACKETS],
     )

@@ -13,7 +13,11 @@ from testbed.record.exchange import OBSERVATIONS
 from testbed.record.run_tables import TABLES
 from testbed.record.schema import FORMAT, VERSION, Column, Schema, interval
 
-_ONE_OF = {"tors": "a ToR", "switches": "a switch"}  # the others lose their s
+_ONE_OF = {
+    "every link": "a link",
+    "tors": "a ToR",
+    "switches": "a switch",
+}  # the others lose their s
 
 
 def render() -> str:

@@ -21,12 +21,15 @@ def check_references(
     schema: Schema,
     values: Mapping[str, Any],
     fabric: Fabric,
+    whole: Fabric,
     count: Callable[[Numbered], int | None],
 ) -> None:
     """Check that a table's values refer to existing links, hosts, epochs or rows of other tables.
 
     Args:
         values: The columns of ``table``.
+        fabric: The fabric.
+        whole: The same with its hosts, if the run has their links.
         count: Returns the number of links, hosts and so on; None if it is not known.
 
     Raises:
@@ -41,12 +44,14 @@ def check_references(
             _check_paths(table, column, value, fabric, values.get("complete"))
         elif column.numbers is not None:
             n, low = count(column.numbers), -1 if column.null.startswith("-1") else 0
-            high, there = (None, "") if n is None else (n - 1, f"there are {n} {column.numbers}")
+            high, there = (
+                (None, "") if n is None else (n - 1, f"there are {n} {_plural(column.numbers)}")
+            )
             table.refuse_outside(column.name, value, low, high, there)
     if "sent" in values and "lost" in values:
         table.refuse(values["lost"] > values["sent"], "more packets lost than sent")
     if schema.row_of is not None:
-        names = fabric.link_names if schema.row_of == "links" else fabric.switch_names
+        names = whole.link_names if schema.row_of == "every link" else fabric.switch_names
         _check_names(table, values[schema.columns[0].name], names, schema.row_of)
     if len(schema.key) > 1:  # of one column, `Table` has looked
         _check_key(table, schema, values)
@@ -75,9 +80,14 @@ def _check_paths(
         raise table.fail(row, f"the links of {column.name} do not join up")
 
 
-def _check_names(table: Table, found: list[str], names: list[str], what: str) -> None:
+def _plural(what: Numbered) -> str:
+    return "links" if what == "every link" else what
+
+
+def _check_names(table: Table, found: list[str], names: list[str], what: Numbered) -> None:
     if len(found) != len(names):
-        raise TableError(f"{table.path} has {len(found)} rows: there are {len(names)} {what}")
+        there = f"there are {len(names)} {_plural(what)}"
+        raise TableError(f"{table.path} has {len(found)} rows: {there}")
     for row in (r for r, (a, b) in enumerate(zip(found, names, strict=True)) if a != b):
         raise table.fail(row, f"it is of {shown(found[row])}: {shown(names[row])} comes here")
 

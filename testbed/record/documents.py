@@ -119,7 +119,12 @@ class Network(TypedDict):
 
     fabric: Annotated[str, _field("the fabric's title")]
     hosts_per_tor: NotRequired[
-        Annotated[int, _field("with packets: the hosts at each ToR", ge=1, le=253)]
+        Annotated[
+            int, _field("the hosts at each ToR: with packets, or if `host_links`", ge=1, le=253)
+        ]
+    ]
+    host_links: NotRequired[
+        Annotated[bool, _field("whether links of hosts have a truth and a verdict, too")]
     ]
     epochs: Annotated[int, _field("epochs that were measured", ge=1, le=EPOCHS)]
     packet_hops: Annotated[int, _number("links crossed, summed over all packets", "packet-hops")]
@@ -334,6 +339,11 @@ class Method(TypedDict):
     undirected: Score
     lost: NotRequired[
         Annotated[Scores, _field("on real packets: against the links that really lost packets")]
+    ]
+    fabric: NotRequired[
+        Annotated[
+            Scores, _field("if links of hosts have a verdict: of those between switches alone")
+        ]
     ]
     seconds: Annotated[Seconds, _field("processor time of the diagnosis", "s")]
     telemetry_bytes: Annotated[float, _number("size of the telemetry that it read", "bytes")]

@@ -37,6 +37,7 @@ import numpy.typing as npt
 from testbed.errors import UserError
 from testbed.fabric.clos import Fabric, TopologyError
 from testbed.fabric.ecmp import Ecmp
+from testbed.fabric.host_links import with_hosts
 from testbed.fabric.monitors import monitor_switches
 from testbed.fabric.names import command, plain, shortened
 from testbed.fabric.packet_fabric import PacketFabric
@@ -104,6 +105,12 @@ class Record(Protocol):
     def table(self, name: str) -> Mapping[str, Any]:
         """Return the columns of a table by name: arrays, lists of strings, and `Paths`."""
         ...
+
+
+def whole_fabric(record: Record) -> Fabric:
+    """Return the fabric of a record, with its hosts if a link of a host was faulty: then links of
+    hosts are in the tables ``links`` and ``diagnosis``, too."""
+    return with_hosts(record.fabric) if record.network.get("host_links") else record.fabric
 
 
 def segment_columns(sent: Counts, lost: Counts) -> Columns:
@@ -342,6 +349,11 @@ class RunDirectory:
         return self._fabric
 
     @property
+    def whole(self) -> Fabric:
+        """Return the fabric of the links that have a verdict, see `whole_fabric`."""
+        return whole_fabric(self)
+
+    @property
     def segments(self) -> Segments:
         """Return the path segments between monitors, numbered as in the tables."""
         return self._segments
@@ -397,7 +409,7 @@ class RunDirectory:
             values = table.columns()
             if not self.finished:
                 values = self._of_finished_epochs(schema, values)
-            check_references(table, schema, values, self.fabric, self._count)
+            check_references(table, schema, values, self.fabric, self.whole, self._count)
         except TableError as error:
             raise RunError(f"{error}: make the run again") from None
         del table
@@ -434,12 +446,15 @@ class RunDirectory:
         match what:
             case "links":
                 return fabric.n_links
+            case "every link":
+                return self.whole.n_links
             case "switches":
                 return fabric.n_switches
             case "tors":
                 return fabric.n_tors
             case "hosts":  # a fabric file lists no hosts of other fabrics
-                return fabric.n_hosts if isinstance(fabric, PacketFabric) else None
+                known = isinstance(fabric, PacketFabric) or self.network.get("host_links")
+                return fabric.n_hosts if known else None
             case "segments":
                 return len(self.segments)
             case "epochs":

@@ -46,7 +46,8 @@ FABRIC = Schema(
 
 LINKS = Schema(
     "links",
-    "the truth about each link, in the order of `fabric`; no method may read it",
+    "the truth about each link, in the order of `fabric`, then, if `host_links`, of each host's up "
+    "and down; no method may read it",
     (
         Column("name", "text", "`src->dst`, with `#2` for a second link between the same switches"),
         Column("faulty", "bool", "whether a fault was injected"),
@@ -62,7 +63,7 @@ LINKS = Schema(
         _packets("fault_drops", "lost by faults and noise"),
         _packets("queue_drops", "lost by full queues"),
     ),
-    row_of="links",
+    row_of="every link",
 )
 
 EMULATOR_DROPS = Schema(
@@ -278,6 +279,25 @@ COUNTERS = Schema(
         Column("link", "int32", "the directed link, whose begin is the interface", numbers="links"),
         _packets("packets", "packets sent; packets that a silent fault dropped are not among them"),
         _packets("queue_drops", "packets that its full queue dropped"),
+        Column(
+            "queue_largest",
+            "int64",
+            "the most that a packet found waiting in its queue, with `RATE`",
+            "bytes",
+            required=False,
+            low=0,
+            high=COUNT_LIMIT,
+        ),
+        Column(
+            "queue_mean",
+            "float64",
+            "the mean of what its packets found waiting",
+            "bytes",
+            null="nan: it sent no packet",
+            required=False,
+            low=0,
+            high=COUNT_LIMIT,
+        ),
     ),
     required=False,
     key=("epoch", "link"),
@@ -315,7 +335,7 @@ LINK_LOSSES = Schema(
 
 DIAGNOSIS = Schema(
     "diagnosis",
-    "a method's verdict on each link, in the order of `fabric`",
+    "a method's verdict on each link, in the order of `links`",
     (
         Column("link", "text", "the link's name"),
         Column("flagged", "bool", "whether it is blamed"),
@@ -332,7 +352,7 @@ DIAGNOSIS = Schema(
             "int32",
             "the lowest number among the links that no observation distinguishes from this one",
             required=False,
-            numbers="links",
+            numbers="every link",
         ),
         Column(
             "success",
@@ -348,7 +368,7 @@ DIAGNOSIS = Schema(
     ),
     required=False,
     file="diagnoses/METHOD",
-    row_of="links",
+    row_of="every link",
 )
 
 VERDICTS = Schema(
@@ -357,7 +377,7 @@ VERDICTS = Schema(
     (
         Column("epoch", "int32", "measurement epoch", numbers="epochs"),
         Column("method", "text", "the method"),
-        Column("link", "int32", "the blamed directed link", numbers="links"),
+        Column("link", "int32", "the blamed directed link", numbers="every link"),
     ),
     required=False,
 )
@@ -367,7 +387,7 @@ CAUSES = Schema(
     "a method's verdict on each traced connection",
     (
         Column("flow", "int32", "the flow", numbers="flows"),
-        Column("cause", "int32", "the link that it blames", null="-1: noise", numbers="links"),
+        Column("cause", "int32", "the link that it blames", null="-1: noise", numbers="every link"),
     ),
     required=False,
     file="diagnoses/METHOD-connections",

@@ -39,7 +39,15 @@ Type = Literal[
 ]
 
 Numbered = Literal[
-    "links", "switches", "tors", "hosts", "segments", "epochs", "flows", "probe_paths"
+    "links",
+    "every link",  # of a host, too, where a run has them
+    "switches",
+    "tors",
+    "hosts",
+    "segments",
+    "epochs",
+    "flows",
+    "probe_paths",
 ]
 
 

@@ -49,10 +49,10 @@ class Bounce(Measurement):
         fabric, each = run.fabric, run.limits.probes
         paths = run.ecmp.bounces()
         path = np.repeat(np.arange(len(paths), dtype=np.int32), fabric.hosts_per_tor)
-        carried = send_probes(run.loss, paths, path, each, run.rng(6))
         tor = fabric.link_src[paths.links[paths.ptr[:-1]]]
         nth = np.arange(fabric.hosts_per_tor, dtype=np.int32)
         host = (tor[:, None] * fabric.hosts_per_tor + nth).reshape(-1)
+        carried = send_probes(run, paths, path, (host, host), each, run.rng(6))
         sent = np.full(len(path), each, np.int64)
         rows = ProbeRows(PLANS[0], paths, path, host, host, sent, carried.lost)
         return Simulated(rows.tables, carried=carried, sent=int(sent.sum()))

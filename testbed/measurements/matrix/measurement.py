@@ -52,16 +52,22 @@ class Matrix(Measurement):
         return standard_matrix(fabric)
 
     def simulate(self, run: SimulatedRun, plan: Any) -> Simulated:
-        """Send the probes over links that lose packets; no single host sends those of a path."""
+        """Send the probes over links that lose packets. No single host sends those of a path,
+        unless links of hosts are faulty."""
+        from testbed.measurements.matrix.probes import probing_pairs
         from testbed.measurements.probe_tables import ProbeRows, send_probes
 
         paths, fabric = plan.both_ways, run.fabric
         asked = len(run.ecmp.bounces()) * fabric.hosts_per_tor * run.limits.probes
-        each = max(1, asked // max(len(paths), 1))
         path = np.arange(len(paths), dtype=np.int32)
-        carried = send_probes(run.loss, paths, path, each, run.rng(7))
-        nobody, sent = np.full(len(path), -1, np.int32), np.full(len(path), each, np.int64)
-        rows = ProbeRows(PLANS[1], paths, path, nobody, nobody, sent, carried.lost)
+        nobody = np.full(len(path), -1, np.int32)
+        ends = nobody, nobody
+        if run.hosts is not None:
+            path, _, ends = probing_pairs(fabric, plan)
+        each = max(1, asked // max(len(path), 1))
+        carried = send_probes(run, paths, path, ends, each, run.rng(7))
+        sent = np.full(len(path), each, np.int64)
+        rows = ProbeRows(PLANS[1], paths, path, *ends, sent, carried.lost)
         return Simulated(rows.tables, carried=carried, sent=int(sent.sum()))
 
 

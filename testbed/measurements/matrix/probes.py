@@ -13,6 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from testbed.arrays import IntArray
+from testbed.fabric.clos import Fabric
 from testbed.fabric.packet_fabric import PacketFabric
 from testbed.fabric.paths import Paths
 from testbed.measurements.ip_in_ip import PAYLOAD, probe_frames
@@ -63,15 +65,7 @@ def matrix_probes(
     """
     rng = np.random.default_rng([seed, 0xDE7EC])
     paths = matrix.both_ways
-    path = np.arange(len(paths), dtype=np.int32).repeat(PAIRS)
-    nth = np.tile(np.arange(PAIRS, dtype=np.int32), len(paths))
-    ends = np.stack((matrix.src_tor, matrix.dst_tor), axis=1)
-    src_tor, dst_tor = (side.reshape(-1)[path] for side in (ends, ends[:, ::-1]))
-    # the hosts of a rack take turns over its paths
-    rack = topology.hosts_per_tor
-    host = (path + nth) % rack
-    src_host, dst_host = (tor * rack + host for tor in (src_tor, dst_tor))
-
+    path, nth, (src_host, dst_host) = probing_pairs(topology, matrix)
     ports = _FIRST_SRC_PORT + path % _FIRST_SRC_PORT, _FIRST_DST_PORT + nth
     frames = probe_frames(topology, src_host, matrix.turn[path // 2], dst_host, ports)
     _spoil_checksum(frames)
@@ -82,11 +76,28 @@ def matrix_probes(
     return MatrixProbes(
         paths=paths,
         path=path,
-        src_host=src_host.astype(np.int32),
-        dst_host=dst_host.astype(np.int32),
+        src_host=src_host,
+        dst_host=dst_host,
         frames=frames,
         packets=Rounds(order, phase[order], each, duration_s * 1e9 / each),
     )
+
+
+def probing_pairs(
+    fabric: Fabric, matrix: ProbeMatrix
+) -> tuple[IntArray, IntArray, tuple[IntArray, IntArray]]:
+    """Return the path of each flow of probes, its number among those of the path, and its sender
+    and receiver, int32[F] each: the hosts of a rack take turns over its paths."""
+    n_paths = len(matrix.both_ways)
+    path = np.arange(n_paths, dtype=np.int32).repeat(PAIRS)
+    nth = np.tile(np.arange(PAIRS, dtype=np.int32), n_paths)
+    ends = np.stack((matrix.src_tor, matrix.dst_tor), axis=1)
+    rack = fabric.hosts_per_tor
+    host = (path + nth) % rack
+    src_host, dst_host = (
+        (side.reshape(-1)[path] * rack + host).astype(np.int32) for side in (ends, ends[:, ::-1])
+    )
+    return path, nth, (src_host, dst_host)
 
 
 def _spoil_checksum(frames: npt.NDArray[np.uint8]) -> None:

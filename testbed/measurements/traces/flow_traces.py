@@ -17,6 +17,7 @@ import numpy.typing as npt
 from testbed.arrays import FloatArray, IntArray, product
 from testbed.dataplane.adapted import IcmpLimit
 from testbed.fabric.ecmp import Ecmp
+from testbed.fabric.host_links import HostFabric
 from testbed.fabric.paths import Paths
 from testbed.measurements.traces.path_discovery import max_hops
 from testbed.traffic.generator import serialise
@@ -52,6 +53,7 @@ def trace(
     paths: Paths,
     lost: npt.NDArray[np.int64],
     *,
+    hosts: HostFabric | None = None,
     epoch_s: float,
     until_s: float,
     per_s: float,
@@ -68,6 +70,9 @@ def trace(
         loss: The loss rates in each epoch, float64[1 or E, n_links].
         host, time_s, end_s, paths, lost: The sender of each flow, when it begins and ends to send
             (s), its path, and the packets that it lost, [F] each.
+        hosts: The fabric with its hosts, whose links a trace and its answers cross, too; None if
+            these lose nothing. Connections within a rack are then traced, too; their traces have no
+            link of the fabric.
         epoch_s, until_s: The length of an epoch, and the end of the run, in seconds.
         per_s: C_t, the number of traceroutes that each host may send in a second.
         icmp: The limit of ICMP messages of a switch.
@@ -84,14 +89,21 @@ def trace(
     in_time = in_time[np.argsort(start_s[in_time], kind="stable")]
     flow, start_s = candidates[in_time], start_s[in_time]
     links = paths.take(flow).padded()
-    answered, answers, refused = _answers(ecmp, loss, links, start_s, epoch_s, icmp, rng)
+    of_host = None if hosts is None else _host_loss(hosts, loss, host[flow], start_s, epoch_s)
+    answered, answers, refused = _answers(ecmp, loss, links, start_s, epoch_s, icmp, rng, of_host)
     found = _found(ecmp, links, answered)
     order = np.argsort(flow)
     kept = np.where(np.arange(links.shape[1]) < found[:, None], links, -1)[order]
+    traced, complete = flow[order], (found == (links >= 0).sum(axis=1))[order]
+    if hosts is not None:
+        within = np.flatnonzero((lost > 0) & (paths.length == 0))
+        traced, order = np.append(traced, within), np.argsort(np.append(traced, within))
+        kept = np.concatenate((kept, np.full((len(within), kept.shape[1]), -1, kept.dtype)))[order]
+        traced, complete = traced[order], np.append(complete, np.zeros(len(within), bool))[order]
     return Traces(
-        flow[order],
+        traced,
         Paths.from_padded(kept),
-        (found == (links >= 0).sum(axis=1))[order],
+        complete,
         packets=len(flow) * max_hops(ecmp.fabric),
         answers=answers,
         refused=refused,
@@ -106,16 +118,21 @@ def _answers(
     epoch_s: float,
     icmp: IcmpLimit,
     rng: np.random.Generator,
+    of_host: tuple[FloatArray, FloatArray] | None,
 ) -> tuple[npt.NDArray[np.bool_], int, int]:
     """Return which switches' answers arrived, how many were sent, and how many suppressed.
 
-    The first is bool[C, H], for the switch at the end of each link of each path.
+    The first is bool[C, H], for the switch at the end of each link of each path. ``of_host`` has
+    the loss rates of the sender's links, up and down, float64[C] each.
     """
     n, hops = links.shape
     there = links >= 0
     epoch = np.minimum((time_s / epoch_s).astype(np.int64), len(loss) - 1)[:, None]
     onward = np.where(there, 1 - loss[epoch, links], 0.0)
     back = np.where(there, 1 - loss[epoch, links ^ 1], 0.0)
+    if of_host is not None and hops:
+        onward[:, 0] *= 1 - of_host[0]
+        back[:, 0] *= 1 - of_host[1]
     reached = rng.random((n, hops)) < np.cumprod(onward, axis=1)
     returned = rng.random((n, hops)) < np.cumprod(back, axis=1)
     # the first of each switch and window answer, by the time they were asked
@@ -128,6 +145,16 @@ def _answers(
     late = order[place >= icmp.messages]
     reached[row[late], hop[late]] = False
     return reached & returned, len(row) - len(late), len(late)
+
+
+def _host_loss(
+    hosts: HostFabric, loss: FloatArray, host: IntArray, time_s: FloatArray, epoch_s: float
+) -> tuple[FloatArray, FloatArray]:
+    """Return the loss rates of the links of some hosts, up and down, at some times in seconds,
+    float64[C] each."""
+    epoch = np.minimum((time_s / epoch_s).astype(np.int64), len(loss) - 1)
+    up = hosts.switches_only.n_links + 2 * host
+    return loss[epoch, up], loss[epoch, up + 1]
 
 
 def _found(ecmp: Ecmp, links: IntArray, answered: npt.NDArray[np.bool_]) -> npt.NDArray[np.int64]:

@@ -69,6 +69,7 @@ class Traces(Measurement):
             run.end_s,
             run.flows.paths,
             run.flows.lost,
+            hosts=run.hosts,
             epoch_s=run.epoch_s,
             until_s=run.duration_s,
             per_s=run.limits.traces_per_s,

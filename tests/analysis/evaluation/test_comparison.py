@@ -228,6 +228,7 @@ def rows(seeds: int, f1: dict[str, float]) -> dict:
         "parameters_from": ["paper" if name == "b" else "default" for name in names],
         "found_at": [np.array([1, 2, 5]) if i % 2 else np.zeros(0, int) for i in range(n)],
         "lost_f1": np.minimum(value + 0.2, 1),
+        "fabric_f1": np.full(n, np.nan),
         "degraded": [""] * n,
         "tries": np.ones(n, int),
     }

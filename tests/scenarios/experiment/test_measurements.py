@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
+import numpy as np
 import pytest
 
 from analysis.methods.base import views_of
@@ -24,10 +25,12 @@ from tests.conftest import SMALL
 BACKENDS = pytest.mark.parametrize("backend", ["virtual", "flow"])
 
 
-def recorded(path: Path, methods: str, backend: str = "virtual", measure: str = "none"):
+def recorded(
+    path: Path, methods: str, backend: str = "virtual", measure: str = "none", **changes: Any
+) -> RunDirectory:
     telemetry = "A1+P" if backend == "flow" else SMALL.telemetry
     settings = replace(
-        SMALL, backend=cast(Any, backend), telemetry=telemetry, epochs=2, measure=measure
+        SMALL, backend=cast(Any, backend), telemetry=telemetry, epochs=2, measure=measure, **changes
     )
     scenario = load_scenario("faulty_links")
     run_experiment("faulty_links", scenario, settings, path, find_methods(methods))
@@ -94,6 +97,22 @@ def test_interfaces_count_what_they_send_and_see_no_silent_drop(tmp_path: Path) 
     sent, dropped = found.packets.sum(axis=0), links["fault_drops"]
     assert (sent <= links["packets"] - dropped).all()  # a few were sent after the last epoch
     assert sent.sum() > 0.9 * (links["packets"] - dropped).sum() and not found.queue_drops.any()
+
+
+def test_interfaces_know_how_deep_their_queues_were(tmp_path: Path) -> None:
+    run = recorded(tmp_path / "run", "canary", measure="counters", rate=60.0, queue=20)
+    found = read_telemetry(run).need("counters", "the test")
+    largest, mean = found.queue_largest, found.queue_mean
+    dropping = found.queue_drops > 0
+    assert dropping.any() and not dropping.all()
+    limit, frame = 20 * 1514, 1521  # with the shim
+    assert largest.max() <= limit
+    assert (largest[dropping] > limit - 2 * frame).all()  # one that was dropped found more
+    assert (mean[found.packets > 0] <= largest[found.packets > 0]).all()
+    assert np.isnan(mean[found.packets == 0]).all()
+    assert mean[dropping].mean() > 2 * np.nanmean(mean[~dropping])
+    unlimited = recorded(tmp_path / "other", "canary", measure="counters")
+    assert "queue_largest" not in unlimited.table("counters")
 
 
 def test_what_needs_packets_says_so(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from canary_softswitch import Program, Switch
 from testbed.control.forwarding import Uplinks, install_forwarding
-from testbed.dataplane import PROGRAM, VERDICT
+from testbed.dataplane import PROGRAM, ROUTING, VERDICT
 from testbed.fabric.fat_tree import FatTree
 from testbed.fabric.packet_fabric import PacketFabric
 from testbed.fabric.topologies import make_packet_fabric
@@ -138,3 +138,27 @@ def test_a_drained_uplink_carries_nothing_and_nothing_is_lost(text: str, name: s
     network.drain()
     assert carried()[0] > drained[0]
     assert (network.delivered(source) == 1).all()
+
+
+def test_an_uplink_with_three_of_four_members_gets_three_quarters() -> None:
+    """A weight of an ECMP group needs no change of the program, but members of other numbers."""
+    topology = FatTree(4)
+    program = Program.load(PROGRAM, observe=VERDICT.field)
+    switches = [Switch(program, seed=i) for i in range(topology.n_switches)]
+    groups = [
+        install_forwarding(topology, index, switch, mask=1 << index, monitor=False)
+        for index, switch in enumerate(switches)
+    ]
+    heavy, light = (topology.link(f"tor0_0->agg0_{nth}") for nth in range(2))
+    group, profile = groups[0], switches[0].action_profile(ROUTING.selector)
+    assert group is not None
+    port, mac = topology.link_src_port[heavy], topology.switch_mac[topology.link_dst[heavy]]
+    more = [profile.add_member(ROUTING.forward, (int(port), int(mac))) for _ in range(2)]
+    profile.modify_group(group.group, [*group.members.values(), *more])
+    network = VirtualNetwork(topology, program, switches)
+    traffic = all_pairs(topology, ports=64)
+    source = sends(network, traffic)
+    network.run_until(10**10)
+    assert (network.delivered(source) == 1).all()
+    packets = network.link_packets().astype(float)
+    assert 0.7 < packets[heavy] / (packets[heavy] + packets[light]) < 0.8

@@ -108,7 +108,8 @@ def test_a_plan_of_something_else_is_refused(plan, message):
 @pytest.mark.parametrize(
     ("plan", "message"),
     [
-        (FaultPlan((Fault(64, 0.5),)), "no link 64 in a K=4 fat-tree: they are 0 to 63"),
+        (FaultPlan((Fault(96, 0.5),)), "no link 96 in a K=4 fat-tree: they are 0 to 95"),
+        (FaultPlan((Fault(95, 0.5, "corrupt"),)), "tor3_1->h3_1_1 corrupts packets, but"),
         (FaultPlan((), (20,)), "no switch 20 in a K=4 fat-tree: they are 0 to 19"),
         (
             FaultPlan((Fault(0, 0.5, schedule=((0.1, 0.2), (1.0, 3))),)),
@@ -119,4 +120,4 @@ def test_a_plan_of_something_else_is_refused(plan, message):
 def test_a_plan_that_cannot_happen_is_refused(plan, message):
     with pytest.raises(FaultError, match=message):
         plan.check(K4, 1.0)
-    FaultPlan((Fault(63, 0.5, schedule=((0.9, 3),)),), (19,)).check(K4, 1.0)
+    FaultPlan((Fault(95, 0.5, schedule=((0.9, 3),)),), (19,)).check(K4, 1.0)

@@ -345,14 +345,14 @@ def test_nothing_listens_in_the_machines_own_namespace(net: MininetNetwork) -> N
             ours.add(target.removeprefix("socket:[").removesuffix("]"))
     assert not ours & {row[9] for row in sockets.rows("tcp", "udp")}
     for name in ("tor0_0", "core1"):
-        addresses = net.host(name).cmd("ip -o addr")
+        addresses = net.host(name).cmd("ip -color=never -o addr")
         assert set(re.findall(r"inet6? (\S+)", addresses)) <= {"127.0.0.1/8", "::1/128"}
 
 
 def test_interfaces_are_named_after_their_nodes_and_have_no_offloads(net: MininetNetwork) -> None:
     link = TOPOLOGY.link("tor0_0->agg0_1")
     assert net.egress(link)[1] == "tor0_0-eth4"
-    names = re.findall(r"\d+: (\S+)@", net.host("tor0_0").cmd("ip -o link"))
+    names = re.findall(r"\d+: (\S+)@", net.host("tor0_0").cmd("ip -color=never -o link"))
     assert sorted(names) == [f"tor0_0-eth{port}" for port in (1, 2, 3, 4)]
 
 

@@ -119,6 +119,8 @@ def test_what_events_switch_off_is_not_observed_and_nothing_is_blamed(
 def test_links_of_bmv2_are_not_switched_off_without_nft(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    if reason := missing("bmv2"):
+        pytest.skip(reason)
     monkeypatch.setattr(requirements, "NFT", replace(requirements.NFT, command="no-such-nft"))
     settings = make_settings(
         paced(1, 2500, 0.2) | {"backend": "bmv2", "tcp": 0, "events": "1 down agg0_0-core0"}
