@@ -19,6 +19,9 @@
 #include "include/expiry.p4"
 #include "include/routing.p4"
 #include "include/usm.p4"
+#ifdef MEASUREMENT
+#include <measurement.p4>                // control blocks of a measurement: Arriving and Leaving
+#endif
 
 control CanaryIngress(inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t std) {
     Identity() identity;
@@ -31,6 +34,9 @@ control CanaryIngress(inout headers_t hdr, inout metadata_t meta, inout standard
     PathBf() pathbf;
     Expiry() expiry;
     Routing() routing;
+#ifdef MEASUREMENT
+    Arriving() arriving;
+#endif
 
     apply {
         if (std.checksum_error == 1) {
@@ -55,6 +61,9 @@ control CanaryIngress(inout headers_t hdr, inout metadata_t meta, inout standard
         }
         tunnel.apply(hdr, meta);
         flow.apply(hdr, meta);
+#ifdef MEASUREMENT
+        arriving.apply(hdr, meta, std);
+#endif
         if (meta.monitor == 1 && meta.from_host == 0 && meta.flow_valid == 1) {
             dsm.apply(hdr, meta);
             if (meta.monitored == 0 && meta.countable == 1) {
@@ -76,6 +85,9 @@ control CanaryIngress(inout headers_t hdr, inout metadata_t meta, inout standard
 control CanaryEgress(inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t std) {
     Usm() usm;
     Fault() fault;
+#ifdef MEASUREMENT
+    Leaving() leaving;
+#endif
 
     apply {
         if (meta.to_host == 1) {
@@ -84,6 +96,9 @@ control CanaryEgress(inout headers_t hdr, inout metadata_t meta, inout standard_
         } else if (meta.monitor == 1) {
             usm.apply(hdr, meta);
         }
+#ifdef MEASUREMENT
+        leaving.apply(hdr, meta, std);
+#endif
         fault.apply(hdr, meta, std, std.egress_port);
     }
 }

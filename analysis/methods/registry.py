@@ -38,6 +38,7 @@ from analysis.methods.parameters import (
     read_names,
     values,
 )
+from analysis.methods.per_link_loss import PerLinkLoss
 from analysis.methods.sherlock import Sherlock
 from analysis.methods.variants import split, variant
 from analysis.methods.vigil.set_cover import BinaryProgram, IntegerProgram, MaxCoverage
@@ -80,6 +81,7 @@ ON_REQUEST: dict[str, Callable[..., Localizer]] = {
     "sherlock": Sherlock,
     "kdd14": Kdd14,
     "any-loss": AnyLoss,
+    "per-link-loss": PerLinkLoss,
 }
 """Methods that run only where a user names them: those that a paper compares its own with, and
 those that may take long."""

@@ -79,10 +79,16 @@ def need_backend(backend: str, tcp: bool) -> None:
 
 def compile_soft_switches(inputs: Inputs) -> None:
     """Compile the program that soft switches run on the real packets of a run."""
-    entries = needed_entries(inputs.fabric, inputs.segments)
     with tempfile.TemporaryDirectory() as folder:
-        program = adapted_program(Path(folder), inputs.limits.icmp, entries, endings=True)
+        program = _adapted(Path(folder), inputs, endings=True)
         Program.load(program.json)
+
+
+def _adapted(folder: Path, inputs: Inputs, endings: bool) -> Adapted:
+    """Return the files of a run's switch program, written to a folder where they are new; see
+    `testbed.dataplane.adapted`."""
+    entries = needed_entries(inputs.fabric, inputs.segments)
+    return adapted_program(folder, inputs.limits.icmp, entries, endings, inputs.program)
 
 
 def _threads(inputs: Inputs) -> int:
@@ -107,9 +113,8 @@ def open_backend(inputs: Inputs, links: LinkModel, logs: Path, bw: float = 0) ->
         testbed.network.network.NetworkError: Mininet or its switches cannot run here (one line).
         canary_softswitch.SoftSwitchError: There is no C compiler.
     """
-    entries = needed_entries(inputs.fabric, inputs.segments)
     with tempfile.TemporaryDirectory() as folder:
-        program = adapted_program(Path(folder), inputs.limits.icmp, entries, inputs.real_time)
+        program = _adapted(Path(folder), inputs, inputs.real_time)
         yield from _open(inputs, links, program, logs, bw)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
@@ -21,6 +22,7 @@ from testbed.faults.events import REAL, Event, parse_events
 from testbed.faults.plan import FaultPlan, noise_rates
 from testbed.measurements.canary.selection import UNLIMITED, SelectionParameters, flows_that_fit
 from testbed.measurements.measurement import Limits, Measurement
+from testbed.measurements.programs import switch_program
 from testbed.measurements.registry import STANDARD
 from testbed.measurements.traces.path_discovery import host_rate_limit
 from testbed.network.virtual import LinkModel
@@ -50,6 +52,7 @@ class Inputs:
         monitors: The setting that places these meters.
         epochs: The epochs.
         measurements: What is measured, in the order of the record.
+        program: BMv2's JSON of the program that its switches run.
         limits: What measurements may do.
         plan, injector, noise: The faults, the setting that chooses their injector, and the loss
             rate of each healthy directed link, float64[n_links].
@@ -67,6 +70,7 @@ class Inputs:
     monitors: str
     epochs: Epochs
     measurements: Sequence[Measurement]
+    program: Path
     limits: Limits
     plan: FaultPlan
     injector: Injector
@@ -212,6 +216,7 @@ def inputs_of(
         monitors=settings.monitors,
         epochs=Epochs(settings.epochs, settings.epoch_ns, settings.skew),
         measurements=measurements,
+        program=switch_program(measurements),
         limits=Limits(
             SelectionParameters(
                 settings.alpha,

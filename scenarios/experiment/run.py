@@ -42,6 +42,7 @@ from testbed.fabric.names import command, some_of
 from testbed.fabric.packet_fabric import PacketFabric
 from testbed.faults.plan import FaultPlan, noise_range
 from testbed.measurements.measurement import Measurement
+from testbed.measurements.programs import switch_program
 from testbed.measurements.registry import STANDARD, chosen
 from testbed.measurements.without_packets import write_run
 from testbed.record.documents import Metered, Summary
@@ -433,5 +434,5 @@ def run_config(
     packages = ("canary-testbed", "numpy", "pyarrow")
     config["versions"] = {"python": platform.python_version()}
     config["versions"] |= {package: version(package) for package in packages}
-    config["p4_sources_sha256"] = source_digests()
+    config["p4_sources_sha256"] = source_digests(switch_program(measurements))
     return config

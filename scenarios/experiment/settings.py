@@ -246,8 +246,9 @@ class Settings:
         str,
         Field(
             description="measurements to make besides those that `METHODS` read, for methods of "
-            "later: `canary`, `bounce`, `matrix`, `traces`, `counters` (of interfaces) or those of "
-            "installed packages, joined by `+`; `all` but `counters`; `none`"
+            "later: `canary`, `bounce`, `matrix`, `traces`, `counters` (of interfaces), "
+            "`loss_radar`, `fermat`, `flow_radar` (losses of flows on links) or those of installed "
+            "packages, joined by `+`; `all`: the first four; `none`"
         ),
     ] = "none"
     diagnose: Annotated[

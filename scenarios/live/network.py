@@ -34,7 +34,7 @@ from testbed.fabric.segments import Segments
 from testbed.faults.injector import FaultInjector
 from testbed.faults.plan import Fault, FaultError, FaultPlan
 from testbed.measurements.canary.measurement import MeteredRun
-from testbed.measurements.canary.meters import collect, set_parity
+from testbed.measurements.canary.meters import collect
 from testbed.measurements.canary.minus_meters import segment_counts
 from testbed.network.mininet import MininetNetwork
 from testbed.network.schedules import listed
@@ -181,9 +181,6 @@ class Live(Power):
         metered = emulation.measured["canary"]
         assert isinstance(metered, MeteredRun)
         collect(metered.controls, number % 2)  # discard packets that came after the last epoch
-        with batch(metered.controls.values()):
-            for control in metered.controls.values():
-                set_parity(control, number % 2)
         start = network.now_ns + _SOON_NS
         for each in emulation.sending:
             network.feed(each.number, _later(each.frames, start))
@@ -192,9 +189,10 @@ class Live(Power):
             for each in emulation.measured.values():
                 each.poll(network.now_ns, None)
         network.drain()
-        with batch(metered.controls.values()):
-            for control in metered.controls.values():
-                set_parity(control, (number + 1) % 2)
+        with batch(emulation.backend.controls):
+            for each in emulation.measured.values():
+                for _, change in each.changes(number):
+                    change()
         return end_epoch(number, emulation, history, memory)
 
 

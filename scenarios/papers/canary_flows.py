@@ -23,12 +23,12 @@ from scenarios.experiment.settings import make_settings
 from scenarios.experiment.setup import set_up
 from scenarios.papers.canary_tables import traffic_of
 from scenarios.papers.experiment import Effort, Row, Task, by_draw, label
-from scenarios.papers.sketches.hashing import buckets, flow_ids
 from scenarios.papers.sketches.hashpipe import HashPipe
 from scenarios.papers.sketches.meters import DSM_BUCKET_BITS, FlowMeter
 from testbed.arrays import FloatArray, LongArray, WordArray
 from testbed.fabric.packet_fabric import TwoSwitches
 from testbed.faults.plan import FaultPlan
+from testbed.measurements.sketches.hashing import buckets, flow_ids
 from testbed.network.virtual import LinkModel
 from testbed.record.run import RunDirectory, RunWriter
 from testbed.traffic.capture import read_capture

@@ -17,14 +17,14 @@ import numpy as np
 import numpy.typing as npt
 
 from scenarios.papers.experiment import Effort, Row, Task, by_draw, label
-from scenarios.papers.sketches.fermat import FermatSketch
-from scenarios.papers.sketches.flow_radar import FlowRadar
-from scenarios.papers.sketches.hashing import buckets, flow_ids
 from scenarios.papers.sketches.hashpipe import ENTRY_BITS
-from scenarios.papers.sketches.loss_radar import LossRadar, signatures
 from scenarios.papers.sketches.meters import DSM_BUCKET_BITS, USM_BUCKET_BITS, FlowMeter, minus
-from scenarios.papers.sketches.sizing import PEELING, clean_width, peels, smallest_width
+from scenarios.papers.sketches.sizing import PEELING, clean_width, smallest_width
 from testbed.arrays import LongArray, WordArray
+from testbed.measurements.sketches.fermat import FermatSketch
+from testbed.measurements.sketches.flow_radar import FlowRadar
+from testbed.measurements.sketches.hashing import buckets, flow_ids, peels
+from testbed.measurements.sketches.loss_radar import LossRadar, signatures
 
 FLOWS, PACKETS = 10_000, 833_333
 SHAPE = 2.0

@@ -10,11 +10,11 @@ import numpy as np
 
 from scenarios.papers.canary_tables import Pair, frames_of
 from scenarios.papers.experiment import Effort, Row, Task, by_draw, label
-from scenarios.papers.sketches.hashing import buckets, flow_ids
 from scenarios.papers.sketches.meters import FlowMeter
 from scenarios.papers.sketches.sizing import clean_share
 from testbed.dataplane import BUCKETS, ROWS, USM
 from testbed.fabric.pathbf import bloom_mask, theorem1
+from testbed.measurements.sketches.hashing import buckets, flow_ids
 
 FAIL = "P_fail"
 HOPS = (3, 4, 5, 6, 7)

@@ -1,12 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Epochs: when each monitor switch changes parity, and in which epoch a packet was counted."""
+"""Epochs: when each switch changes parity, and in which epoch a packet was counted."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
+
+from testbed.control.switch import Tables
+from testbed.dataplane import IDENTITY
+
+
+def set_parity(control: Tables, parity: int) -> None:
+    """Make a switch count in the meters of ``parity``, the epoch's number modulo 2, from now on."""
+    control.table(IDENTITY.epoch).set_default(IDENTITY.set_parity, (parity,))
 
 
 @dataclass(frozen=True)
@@ -46,3 +56,12 @@ class EpochClock:
         other = epoch % 2 != np.asarray(parity, np.int64)
         early = time % self.epoch_ns < self.epoch_ns // 2
         return (epoch + np.where(other, np.where(early, -1, 1), 0)).astype(np.int32)
+
+
+def parity_changes(
+    clock: EpochClock, epoch: int, controls: Mapping[int, Tables]
+) -> list[tuple[int, Callable[[], None]]]:
+    """Return when each switch begins to count in the other instance of its meters, in ns, at the
+    end of ``epoch``, and what makes it do so; ``controls`` are those of the switches, by number."""
+    flips, parity = clock.flips(epoch, list(controls)), (epoch + 1) % 2
+    return [(at, partial(set_parity, controls[switch], parity)) for at, switch in flips]

@@ -13,6 +13,7 @@ from pathlib import Path
 from testbed.dataplane.program import CompiledProgram, DataPlaneError
 
 __all__ = [
+    "ARRIVING",
     "BUCKETS",
     "CAUSES",
     "DSM",
@@ -23,6 +24,7 @@ __all__ = [
     "HEAVY_HITTER",
     "IDENTITY",
     "INGRESS_FAULT",
+    "LEAVING",
     "P4INFO",
     "PROGRAM",
     "ROUTING",
@@ -52,9 +54,9 @@ ROWS = len([name for name in _program.registers("CanaryEgress.usm") if name.ends
 """Rows of a meter."""
 
 
-def source_digests() -> dict[str, str]:
-    """Return the SHA-256, in hex, of each source that the program was compiled from, by name."""
-    words = (PROGRAM.parent / "sources.sha256").read_text().split()
+def source_digests(program: Path = PROGRAM) -> dict[str, str]:
+    """Return the SHA-256, in hex, of each source that a program was compiled from, by name."""
+    words = (program.parent / "sources.sha256").read_text().split()
     return dict(zip(words[1::2], words[::2], strict=True))
 
 
@@ -192,6 +194,10 @@ EXPIRY = Expiry("CanaryIngress.expiry")
 ROUTING = Routing("CanaryIngress.routing")
 FAULT = Fault("CanaryEgress.fault")
 INGRESS_FAULT = Fault("CanaryIngress.fault")
+
+
+ARRIVING, LEAVING = "CanaryIngress.arriving", "CanaryEgress.leaving"
+"""The control blocks of a measurement, in the programs that have some."""
 
 
 # ---- words that are put together of fields -------------------------------------------------------

@@ -15,8 +15,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from testbed.dataplane import EXPIRY, P4INFO, PROGRAM, DataPlaneError
+from testbed.dataplane import EXPIRY, PROGRAM, DataPlaneError
 from testbed.dataplane.endings import count_endings, describe_endings
+from testbed.dataplane.program import P4INFO_SUFFIX
 
 
 class Adapted(NamedTuple):
@@ -27,45 +28,51 @@ class Adapted(NamedTuple):
 
 
 def adapted_program(
-    folder: Path, limit: IcmpLimit, entries: Mapping[str, int], endings: bool = False
+    folder: Path,
+    limit: IcmpLimit,
+    entries: Mapping[str, int],
+    endings: bool = False,
+    source: Path = PROGRAM,
 ) -> Adapted:
-    """Return the files of the program as a run needs it, new ones unless `PROGRAM` and `P4INFO` do.
+    """Return the files of a program as a run needs it, new ones unless its own do.
 
     Args:
         folder: Where the files are written.
         limit: The limit of ICMP messages that a switch sends.
         entries: By table, the number of entries it must have room for; smaller ones grow.
         endings: Whether to count the packets that end in a switch.
+        source: BMv2's JSON of the program, with its P4Info beside it: `PROGRAM`, or that with the
+            control blocks of a measurement.
 
     Raises:
         DataPlaneError: The program does not have its limit, or end packets, in the places known
             here.
     """
-    program = json.loads(PROGRAM.read_text())
+    program, p4info = json.loads(source.read_text()), source.with_suffix(P4INFO_SUFFIX)
     tables = {table["name"]: table for each in program["pipelines"] for table in each["tables"]}
     small = {name: n for name, n in entries.items() if n > tables[name]["max_size"]}
     if limit == COMPILED and not small and not endings:
-        return Adapted(PROGRAM, P4INFO)
+        return Adapted(source, p4info)
     if limit != COMPILED:
         limit.put_into(program)
     for name, n in small.items():
         tables[name]["max_size"] = n
     if endings:
         count_endings(program)
-    adapted = Adapted(folder / PROGRAM.name, folder / P4INFO.name)
+    adapted = Adapted(folder / source.name, folder / p4info.name)
     adapted.json.write_text(json.dumps(program))
-    adapted.p4info.write_text(_p4info(small, endings))
+    adapted.p4info.write_text(_p4info(p4info, small, endings))
     return adapted
 
 
-def _p4info(sizes: Mapping[str, int], endings: bool) -> str:
-    """Return the text of the P4Info with the sizes of some tables, and with the counters of
+def _p4info(source: Path, sizes: Mapping[str, int], endings: bool) -> str:
+    """Return the text of a program's P4Info with the sizes of some tables, and with the counters of
     ``endings``."""
     from google.protobuf import text_format  # a tenth of a second, which most runs do not need
     from p4.config.v1 import p4info_pb2
 
     info: Any = p4info_pb2.P4Info()
-    text_format.Parse(P4INFO.read_text(), info)
+    text_format.Parse(source.read_text(), info)
     for table in info.tables:
         table.size = sizes.get(table.preamble.name, table.size)
     if endings:

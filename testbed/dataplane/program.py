@@ -15,6 +15,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+P4INFO_SUFFIX = ".p4info.txtpb"
+"""Of a program's P4Info, in place of the ``.json`` of the BMv2 JSON beside it."""
+
 
 class DataPlaneError(ImportError):
     """The compiled program lacks an object that Python refers to. The message is one line."""
@@ -55,7 +58,7 @@ class CompiledProgram:
 
     def __init__(self, folder: Path, name: str) -> None:
         self.json = folder / "build" / f"{name}.json"
-        self.p4info = self.json.with_suffix(".p4info.txtpb")
+        self.p4info = self.json.with_suffix(P4INFO_SUFFIX)
         self._folder = folder
         try:
             program: dict[str, Any] = json.loads(self.json.read_text())

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
@@ -307,6 +308,9 @@ class Measurement:
         on_monitors: Whether it needs the meters of monitor switches.
         probes: Whether it sends PROBES probes for each host and path of NetBouncer's plan.
         always: Whether every run makes it, as it takes no packet, rule or time of a switch.
+        program: BMv2's JSON of the Canary program with the control blocks of the measurement's
+            ``measurement.p4``, as ``p4/Makefile`` makes it in ``build``; None if it has none. See
+            `testbed.measurements.programs`.
     """
 
     name: ClassVar[str]
@@ -318,6 +322,7 @@ class Measurement:
     on_monitors: ClassVar[bool] = False
     probes: ClassVar[bool] = False
     always: ClassVar[bool] = False
+    program: ClassVar[Path | None] = None
 
     def start(self, run: PacketRun) -> Running:
         """Install the measurement on a network that is up and idle, and return it."""

@@ -17,7 +17,10 @@ from testbed.fabric.names import nearest
 from testbed.measurements.bounce.measurement import Bounce
 from testbed.measurements.canary.measurement import Canary
 from testbed.measurements.counters.measurement import Counters
+from testbed.measurements.fermat.measurement import FermatMeters
+from testbed.measurements.flow_radar.measurement import FlowRadarTables
 from testbed.measurements.flows.measurement import Flows
+from testbed.measurements.loss_radar.measurement import LossRadarMeters
 from testbed.measurements.matrix.measurement import Matrix
 from testbed.measurements.measurement import Budget, Measurement
 from testbed.measurements.traces.measurement import Traces
@@ -28,7 +31,12 @@ GROUP = "canary.measurements"
 STANDARD: tuple[Measurement, ...] = (Canary(), Bounce(), Matrix(), Traces(), Flows())
 """The measurements that the methods of the testbed read, in the order of the record."""
 
-ON_REQUEST: tuple[Measurement, ...] = (Counters(),)
+ON_REQUEST: tuple[Measurement, ...] = (
+    Counters(),
+    LossRadarMeters(),
+    FermatMeters(),
+    FlowRadarTables(),
+)
 """The measurements that a run makes only where a method or the setting MEASURE names them."""
 
 _OWN = STANDARD + ON_REQUEST

@@ -303,6 +303,34 @@ COUNTERS = Schema(
     key=("epoch", "link"),
 )
 
+LINK_COUNTS = Schema(
+    "link_counts",
+    "what meters at both ends of links counted, a row for each epoch and link that was read",
+    (
+        Column("epoch", "int32", "measurement epoch", numbers="epochs"),
+        Column("link", "int32", "the directed link", numbers="links"),
+        _packets("sent", "counted at its begin"),
+        _packets("lost", "counted at its begin and not at its end"),
+        _packets("decoded", "of these, those whose flow was decoded, see `link_losses`"),
+        Column("bytes", "int64", "size of both meters, which are read whole", "bytes", low=0),
+    ),
+    required=False,
+    key=("epoch", "link"),
+)
+
+LINK_LOSSES = Schema(
+    "link_losses",
+    "the lost packets of a flow on a link, decoded from meters at both ends",
+    (
+        Column("epoch", "int32", "measurement epoch", numbers="epochs"),
+        Column("link", "int32", "the directed link", numbers="links"),
+        Column("flow_hi", "uint64", "upper 40 bits of the flow ID", high=2**40 - 1),
+        Column("flow_lo", "uint64", "lower 64 bits of the flow ID"),
+        _packets("lost", "packets of the flow lost on the link"),
+    ),
+    required=False,
+)
+
 # ---- what methods say ------------------------------------------------------------------------
 
 DIAGNOSIS = Schema(
@@ -381,6 +409,8 @@ TABLES = (
     SWITCHES,
     DROPS,
     COUNTERS,
+    LINK_COUNTS,
+    LINK_LOSSES,
     DIAGNOSIS,
     CAUSES,
     VERDICTS,

@@ -13,6 +13,7 @@ from analysis.telemetry.telemetry import Connections, Flows, Probes, SegmentCoun
 from testbed.fabric.ecmp import Ecmp
 from testbed.fabric.fat_tree import FatTree
 from testbed.fabric.paths import Paths
+from testbed.measurements.link_meters import LinkLosses
 from testbed.measurements.matrix.probe_matrix import standard_matrix
 
 RANGES = ((0.2, 1.0), (0.1, 0.2), (0.05, 0.1), (0.01, 0.05), (0.001, 0.01))
@@ -71,6 +72,14 @@ def segment_counts(topology, loss, rng, packets=1000, epochs=6, monitors="tor+co
         return SegmentCounts(segments, sent, np.round(sent * (1 - through)).astype(np.int64))
     sent = rng.integers(packets // 2, packets * 3 // 2 + 1, size=shape)
     return SegmentCounts(segments, sent, rng.binomial(sent, 1 - through))
+
+
+def link_losses(loss, packets, seed):
+    """What meters at both ends of each link count, of ``packets`` an epoch over each."""
+    sent = np.full(len(loss), packets, np.int64)
+    lost = np.random.default_rng([seed, 0x11]).binomial(sent, loss)
+    counts = {"link": np.arange(len(loss)), "sent": sent, "lost": lost, "bytes": sent}
+    return LinkLosses(counts, {})
 
 
 def bounce_probes(topology, loss, rng, packets=100, per_tor=None):
@@ -154,6 +163,7 @@ def make_world(
         connections=connections,
         detector=matrix_probes(topology, loss, rng) if probes else None,
         canary_bytes=1000,
+        views={"loss_radar": link_losses(loss, packets or 10**9, seed)},
     )
     return World(topology, faulty, loss, telemetry)
 

@@ -8,13 +8,13 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from canary_softswitch import Program, Switch
+from testbed.control.epochs import set_parity
 from testbed.control.forwarding import install_forwarding
 from testbed.control.switch import Tables
 from testbed.dataplane import DSM, USM, VERDICT, Meter
 from testbed.fabric.fat_tree import FatTree
 from testbed.fabric.monitors import monitor_switches
 from testbed.fabric.pathbf import SegmentDecoder, bloom_mask, switch_ids
-from testbed.measurements.canary.meters import set_parity
 
 from .frames import UDP, Flow, frame
 

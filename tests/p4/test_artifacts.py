@@ -13,17 +13,20 @@ from typing import Any
 
 import pytest
 
+from testbed.measurements.programs import switch_program
+from testbed.measurements.registry import ON_REQUEST, find_measurement
 from tests.patience import PATIENCE_S
 from tests.programs import needs
 
 from .conftest import P4
 
 BUILD = P4 / "build"
+MEASURED = [each.program.parent for each in ON_REQUEST if each.program is not None]
 
 
-def recorded() -> dict[str, str]:
+def recorded(build: Path = BUILD) -> dict[str, str]:
     """Source file to hash, as the build wrote them down."""
-    lines = (BUILD / "sources.sha256").read_text().splitlines()
+    lines = (build / "sources.sha256").read_text().splitlines()
     return {name.lstrip("*"): digest for digest, name in (line.split() for line in lines)}
 
 
@@ -50,6 +53,36 @@ def make(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 def test_build_was_made_from_these_sources() -> None:
     assert recorded() == sources(), "p4/build is older than the sources: run make -C p4"
+
+
+def ids(build: Path) -> str:
+    return build.parent.name
+
+
+@pytest.mark.parametrize("build", MEASURED, ids=ids)
+def test_build_of_a_measurement_was_made_from_these_sources(build: Path) -> None:
+    own = hashlib.sha256((build.parent / "measurement.p4").read_bytes()).hexdigest()
+    hint = f"{build} is older than the sources: run make -C p4"
+    assert recorded(build) == sources() | {"measurement.p4": own}, hint
+    assert switch_program(find_measurement(name) for name in [ids(build)]) == build / "canary.json"
+
+
+@needs("p4c")
+@pytest.mark.parametrize("build", MEASURED, ids=ids)
+def test_compiling_a_measurement_again_gives_the_committed_artifacts(
+    build: Path, tmp_path: Path
+) -> None:
+    folder, own = copy_of_sources(tmp_path), tmp_path / "own"
+    own.mkdir()
+    shutil.copy(build.parent / "measurement.p4", own)
+    result = make(folder, f"{own}/build/sources.sha256")
+    assert result.returncode == 0, result.stderr
+    new = own / "build"
+    assert without_paths(json.loads((new / "canary.json").read_text())) == without_paths(
+        json.loads((build / "canary.json").read_text())
+    )
+    for name in ("canary.p4info.txtpb", "sources.sha256"):
+        assert statements(new / name) == statements(build / name)
 
 
 def without_paths(value: Any) -> Any:

@@ -14,11 +14,13 @@ from pathlib import Path
 import pytest
 
 from canary_softswitch import Program, Switch
+from testbed.control.epochs import set_parity
 from testbed.control.forwarding import install_forwarding
-from testbed.dataplane import EXPIRY, HEAVY_HITTER, PROGRAM, USM, VERDICT
+from testbed.dataplane import ARRIVING, EXPIRY, HEAVY_HITTER, LEAVING, PROGRAM, USM, VERDICT
 from testbed.dataplane import FAULT as EGRESS_FAULT
 from testbed.fabric.fat_tree import FatTree
-from testbed.measurements.canary.meters import set_parity
+from testbed.measurements.programs import switch_program
+from testbed.measurements.registry import find_measurement
 from tests.patience import PATIENCE_S
 from tests.programs import needs
 
@@ -197,6 +199,14 @@ def configure(mirror: Mirror, fuzz: Fuzz, name: str) -> None:
             add(port, "blackhole", 6, hosts, ANY, (ICMP, ALL8), (0, ALL16), (0, ALL16))
 
 
+def share_cells(mirror: Mirror) -> None:
+    """Cells of a measurement's meters for the links of four ports."""
+    for block in (ARRIVING, LEAVING):
+        links = mirror.table(f"{block}.meter.cells.links")
+        for port in (1, 2, 3, 4):
+            links.add([port], f"{block}.meter.cells.share", (40 * port, 33))
+
+
 @dataclass
 class Comparison:
     packets: int = 0
@@ -314,17 +324,27 @@ def reports(soft: Switch) -> list[bytes]:
     return [struct.pack(">IIHHBI", *row[:6]) for row in samples.tolist()]
 
 
-@pytest.mark.parametrize("name", ["tor0_0", "agg1_1", "core2"])
+@pytest.mark.parametrize(
+    ("name", "meter"),
+    [
+        *(("tor0_0", ""), ("agg1_1", ""), ("core2", "")),
+        *(("agg1_1", "loss_radar"), ("core2", "fermat"), ("tor0_0", "flow_radar")),
+    ],
+)
 def test_soft_switch_and_simple_switch_agree_on_packets_registers_and_counters(
-    program: Program, name: str, tmp_path: Path, record_property: Callable[[str, object], None]
+    name: str, meter: str, tmp_path: Path, record_property: Callable[[str, object], None]
 ) -> None:
+    source = switch_program([find_measurement(meter)] if meter else [])
+    program = Program.load(source, observe=VERDICT.field)
     topology = FatTree(4)
     fuzz = Fuzz(topology, topology.switch(name), random.Random(name))
     mirror = Mirror(Switch(program))
     configure(mirror, fuzz, name)
     scratch = Mirror(Switch(program))
     configure(scratch, fuzz, name)
-    with SimpleSwitch(PROGRAM, tmp_path) as bmv2:
+    if meter in ("loss_radar", "fermat"):
+        share_cells(mirror)
+    with SimpleSwitch(source, tmp_path) as bmv2:
         handles = bmv2.configure(mirror.commands)
         both = Both(mirror.switch, bmv2, flushing(fuzz, scratch.switch))
         for _ in range(PACKETS):
@@ -342,7 +362,7 @@ def test_soft_switch_and_simple_switch_agree_on_packets_registers_and_counters(
     record_property("values", values)
     record_property("digests", len(mine))
     print(
-        f"{name}: {result.packets} packets, {result.outputs} outputs, {values} values, "
+        f"{name} {meter}: {result.packets} packets, {result.outputs} outputs, {values} values, "
         f"{len(mine)} digests, {len(result.differences)} differences"
     )
     assert result.differences == []

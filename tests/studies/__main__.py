@@ -15,6 +15,7 @@ from rich.console import Console
 
 from tests.studies.changes import write_changes
 from tests.studies.comparison import write_comparison
+from tests.studies.data_planes import print_data_planes
 from tests.studies.healthy import write_healthy
 from tests.studies.laws import print_laws
 from tests.studies.probes import write_probes
@@ -31,6 +32,7 @@ STUDIES: Mapping[str, Callable[[Console], None]] = {
     "time": print_time,
     "published": print_published,
     "laws": print_laws,
+    "data-planes": print_data_planes,
 }
 
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* HashPipe (SOSR 2017, algorithm 1), for `analysis.sketches.hashpipe`. */
+/* HashPipe (SOSR 2017, algorithm 1), for `scenarios.papers.sketches.hashpipe`. */
 
 /* Keep the larger of an evicted flow and the one in its entry, stage after stage. */
 static void pass_on(int64_t carried, int64_t packets, int64_t stages, int64_t entries,

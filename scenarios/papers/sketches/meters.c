@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Canary's meters (section III-C), for `analysis.sketches.meters`. */
+/* Canary's meters (section III-C), for `scenarios.papers.sketches.meters`. */
 
 /* Count packets of flows, which are given in the order of their first packets. Row f of `places` is
  * the buckets of flow f, one in each row of the meter. */

@@ -12,12 +12,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-import numpy as np
-
-from testbed.kernels import Kernels
-
-_KERNELS = Kernels.beside(__file__)
-
 PEELING = 1.222
 """Buckets an item from which three hashes can be peeled, in the limit of many items (Goodrich and
 Mitzenmacher, Allerton 2011, after Molloy 2005)."""
@@ -41,19 +35,6 @@ def clean_width(items: int, share: float = 0.8, rows: int = 3) -> int:
     """
     alone = 1.0 - (1.0 - share) ** (1.0 / rows)  # in one row: (1 - 1 / width)^(items - 1)
     return 1 if items < 2 else math.ceil(1.0 / (1.0 - alone ** (1.0 / (items - 1))))
-
-
-def peels(items: int, width: int, *, rows: int = 3, seed: int = 0) -> bool:
-    """Return whether a number of items with random hashes, ``items``, can all be decoded by peeling
-    from ``rows`` rows of ``width`` buckets."""
-    return _KERNELS.peel_all(
-        items=items,
-        seed=seed,
-        degree=np.zeros((rows, width), np.int32),
-        members=np.zeros((rows, width), np.int64),
-        places=np.empty((items, rows), np.int32),
-        queue=np.empty(rows * (items + width), np.int64),
-    )
 
 
 def smallest_width(

@@ -6,13 +6,13 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from testbed.arrays import LongArray
+from testbed.control.epochs import parity_changes
 from testbed.measurements.measurement import (
     Budget,
     Counts,
@@ -173,11 +173,7 @@ class MeteredRun(Running):
 
     def changes(self, epoch: int) -> Sequence[tuple[int, Callable[[], None]]]:
         """Return when each switch begins to count in the other instance of its meters."""
-        from testbed.measurements.canary.meters import set_parity
-
-        flips = self._run.clock.flips(epoch, list(self._run.monitors))
-        parity = (epoch + 1) % 2
-        return [(at, partial(set_parity, self.controls[switch], parity)) for at, switch in flips]
+        return parity_changes(self._run.clock, epoch, self.controls)
 
     def poll(self, now_ns: int, retransmitted: npt.NDArray[np.int64] | None) -> None:
         """Install rules for reported flows."""

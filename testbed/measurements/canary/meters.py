@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Canary's meters: which of their two instances counts, and how they are read from all monitor
-switches and cleared after an epoch."""
+"""Canary's meters: how they are read from all monitor switches and cleared after an epoch."""
 
 from __future__ import annotations
 
@@ -10,17 +9,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from testbed.control.switch import SwitchControl, Tables, for_each
-from testbed.dataplane import BUCKETS, HASHPIPE, HEAVY_HITTER, IDENTITY, ROWS
+from testbed.control.switch import SwitchControl, for_each
+from testbed.dataplane import BUCKETS, HASHPIPE, HEAVY_HITTER, ROWS
 from testbed.dataplane import DSM as DOWNSTREAM
 from testbed.dataplane import USM as UPSTREAM
 from testbed.record.run_tables import DSM, REGISTERS, USM
-
-
-def set_parity(control: Tables, parity: int) -> None:
-    """Make a switch count in the meters of ``parity``, the epoch's number modulo 2, from now on."""
-    control.table(IDENTITY.epoch).set_default(IDENTITY.set_parity, (parity,))
-
 
 _METERS = {USM: UPSTREAM, DSM: DOWNSTREAM}
 

@@ -25,6 +25,7 @@ from testbed.fabric.clos import Fabric
 from testbed.fabric.ecmp import Ecmp
 from testbed.fabric.fat_tree import FatTree
 from testbed.fabric.paths import Paths, PathSets
+from testbed.measurements.link_meters import LinkLosses
 from tests.present import present
 
 NEEDS = {
@@ -46,6 +47,7 @@ NEEDS = {
     "sherlock": "flows",
     "kdd14": "probes",
     "any-loss": "segments",
+    "per-link-loss": "loss_radar",
 }
 EVERY = METHODS | ON_REQUEST
 
@@ -116,7 +118,7 @@ def test_repeatable_and_accounted(synthetic, name):
     assert np.array_equal(first.flagged, second.flagged) and first.flagged.size
     assert np.array_equal(first.score, second.score)
     assert method.telemetry_bytes(world.telemetry) > 0
-    assert (method.probe_packets(world.telemetry) == 0) == name.startswith("canary")
+    assert (method.probe_packets(world.telemetry) == 0) == name.startswith(("canary", "per-link"))
 
 
 @pytest.mark.parametrize("name", EVERY)
@@ -141,6 +143,7 @@ def empty_telemetry(k=4):
         Probes(none, i64, i64),
         Connections(i32, i32, i64, none, np.zeros(0, np.bool_), 0),
         Probes(none, i64, i64),
+        views={"loss_radar": LinkLosses(dict.fromkeys(("link", "sent", "lost", "bytes"), i64), {})},
     )
 
 
@@ -173,6 +176,7 @@ def test_silence_is_no_evidence(name):
             0,
         ),
         detector=Probes(Ecmp(topology).bounces().take(np.arange(2)), n, n),
+        views={"loss_radar": LinkLosses({"link": np.arange(2), "sent": n, "lost": n}, {})},
     )
     result = EVERY[name]().localize(telemetry)
     check(result, topology)

@@ -22,7 +22,11 @@ from testbed.fabric.paths import Paths, PathSets, pointers
 from testbed.fabric.segments import Segments, segments
 
 # One connection is no evidence by 007's rule, which its threshold of section 5.1 takes it for.
-NAMES = ["007:threshold=0.01" if name == "007" else name for name in (*METHODS, *ON_REQUEST)]
+NAMES = [
+    "007:threshold=0.01" if name == "007" else name
+    for name in (*METHODS, *ON_REQUEST)
+    if name != "per-link-loss"  # its meters tell all links apart
+]
 EVERY = (*NAMES, "mle:A2", "mle:INT", "netscope:inputs=segments")
 SENT = 20_000
 

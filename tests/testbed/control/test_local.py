@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from canary_softswitch import Program, Switch
+from testbed.control.epochs import set_parity
 from testbed.control.forwarding import install_forwarding
 from testbed.control.local import LocalSwitch
 from testbed.dataplane import DSM, IDENTITY, PROGRAM, ROUTING, USM
 from testbed.fabric.fat_tree import FatTree
-from testbed.measurements.canary.meters import set_parity
 
 
 @pytest.fixture

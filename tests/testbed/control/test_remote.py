@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 
 from canary_softswitch import Program, Switch
+from testbed.control.epochs import set_parity
 from testbed.control.forwarding import install_forwarding
 from testbed.control.local import LocalSwitch
 from testbed.control.remote import connection
@@ -25,7 +26,7 @@ from testbed.control.remote.thrift import RegisterClient, ThriftError
 from testbed.control.switch import batch
 from testbed.dataplane import DSM, FAULT, HASHPIPE, IDENTITY, P4INFO, PROGRAM, ROUTING, USM
 from testbed.fabric.fat_tree import FatTree
-from testbed.measurements.canary.meters import collect, set_parity
+from testbed.measurements.canary.meters import collect
 from testbed.softswitch.tests.server.client import Process
 
 REMOTE = Path(__file__).parents[3] / "testbed" / "control" / "remote"

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import shutil
@@ -10,11 +11,15 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 
+from testbed.dataplane import source_digests
+from testbed.record.run import RunDirectory
 from tests.distributions import built_of
 
 OUTSIDE = Path(__file__).parent / "outside"
+PACKAGE = OUTSIDE / "canary_buckets"
 LINES = 150
 FAULT = ("--faults", "agg0_0->core0:0.5", "--noise", "0")
 
@@ -39,21 +44,29 @@ def canary(installed: Path, *words: str | Path) -> subprocess.CompletedProcess[s
     return subprocess.run(command, env=own, cwd=installed, capture_output=True, text=True)
 
 
-@pytest.mark.parametrize("backend", ["virtual", "flow"])
+@pytest.mark.parametrize(
+    "backend",
+    ["virtual", pytest.param("softswitch", marks=(pytest.mark.root, pytest.mark.real_time))],
+)
 def test_its_method_has_its_measurement_made_and_finds_the_fault(
     backend: str, installed: Path, tmp_path: Path
 ) -> None:
     run = tmp_path / "run"
     small = ("--epochs", "2", "--load", "0.01", "--backend", backend, *FAULT)
-    done = canary(installed, "run", "--methods", "ping-share", "--run", run, *small)
+    done = canary(installed, "run", "--methods", "worst-bucket", "--run", run, *small)
     assert done.returncode == 0, done.stderr
-    assert json.loads((run / "config.json").read_text())["measurements"] == ["flows", "pings"]
-    assert (run / "pings.parquet").is_file() and not (run / "probe_counts.parquet").exists()
+    config = json.loads((run / "config.json").read_text())
+    assert config["measurements"] == ["flows", "buckets"]
+    assert "measurement.p4" in config["p4_sources_sha256"]
+    assert (run / "buckets.parquet").is_file() and not (run / "probe_counts.parquet").exists()
     summary = json.loads((run / "summary.json").read_text())
-    assert summary["methods"]["ping-share"]["probe_packets"] == 8 * 7 * 8 * 20
-    assert summary["methods"]["ping-share"]["directed"]["recall"] == 1
+    assert summary["methods"]["worst-bucket"]["directed"]["f1"] == 1
+    counts = RunDirectory(run).table("links")
+    found = pq.read_table(run / "buckets.parquet").to_pandas().groupby("link").sum()
+    assert (counts["packets"] - found["sent"]).abs().max() <= 2  # expiring ones are not counted
+    assert found["lost"].sum() == counts["fault_drops"].sum() > 0
 
-    again = canary(installed, "analyze", run, "--methods", "ping-share,canary")
+    again = canary(installed, "analyze", run, "--methods", "worst-bucket,canary")
     assert again.returncode == 0, again.stderr
     assert "canary needs the telemetry part 'segments': MEASURE=canary measures it" in again.stdout
 
@@ -63,20 +76,27 @@ def test_it_is_measured_beside_others_where_it_is_asked_for(
 ) -> None:
     run = tmp_path / "run"
     small = ("--epochs", "1", "--load", "0.01", "--backend", "virtual", *FAULT)
-    words = ("--methods", "canary", "--measure", "pings", "--run", run)
+    words = ("--methods", "canary", "--measure", "buckets", "--run", run)
     assert canary(installed, "run", *words, *small).returncode == 0
-    assert (run / "pings.parquet").is_file() and (run / "rules.parquet").is_file()
+    assert (run / "buckets.parquet").is_file() and (run / "rules.parquet").is_file()
 
 
 def test_a_run_with_it_is_read_where_it_is_not_installed(installed: Path, tmp_path: Path) -> None:
     run, elsewhere = tmp_path / "run", tmp_path / "elsewhere"
     elsewhere.mkdir()
-    small = ("--epochs", "1", "--load", "0.01", "--backend", "flow", *FAULT)
-    words = ("--methods", "canary-mle,ping-share", "--run", run)
+    small = ("--epochs", "1", "--load", "0.01", "--backend", "virtual", *FAULT)
+    words = ("--methods", "canary-mle,worst-bucket", "--run", run)
     assert canary(installed, "run", *words, *small).returncode == 0
     done = canary(elsewhere, "analyze", run, "--methods", "canary-mle")
     assert done.returncode == 0, done.stderr
 
 
 def test_the_package_is_short() -> None:
-    assert len((OUTSIDE / "canary_pings.py").read_text().splitlines()) < LINES
+    files = (PACKAGE / "__init__.py", PACKAGE / "measurement.p4")
+    assert sum(len(file.read_text().splitlines()) for file in files) < LINES
+
+
+def test_its_program_was_made_of_these_sources() -> None:
+    own = hashlib.sha256((PACKAGE / "measurement.p4").read_bytes()).hexdigest()
+    made = source_digests(PACKAGE / "build" / "canary.json")
+    assert made == {**source_digests(), "measurement.p4": own}

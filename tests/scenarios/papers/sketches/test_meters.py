@@ -6,10 +6,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from scenarios.papers.sketches.hashing import buckets, flow_ids
 from scenarios.papers.sketches.hashpipe import HashPipe
 from scenarios.papers.sketches.meters import FlowMeter, minus
 from scenarios.papers.sketches.sizing import clean_share
+from testbed.measurements.sketches.hashing import buckets, flow_ids
 
 
 def places(n, rows, width, seed):

@@ -16,6 +16,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from testbed.control.epochs import set_parity
 from testbed.control.remote.connection import RemoteError
 from testbed.control.remote.switch import RemoteSwitch
 from testbed.control.switch import batch
@@ -23,7 +24,7 @@ from testbed.dataplane import FAULT, HEAVY_HITTER, ROUTING, USM
 from testbed.faults.injector import FaultInjector
 from testbed.faults.specification import parse_faults
 from testbed.measurements.bounce.probes import probe_plan
-from testbed.measurements.canary.meters import clear_hashpipe, collect, set_parity
+from testbed.measurements.canary.meters import clear_hashpipe, collect
 from testbed.measurements.canary.minus_meters import MeterDump, Rules, minus_meter
 from testbed.measurements.canary.selection import FlowSelector, SelectionParameters
 from testbed.measurements.traces.path_discovery import parse_time_exceeded

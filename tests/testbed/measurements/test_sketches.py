@@ -11,17 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scenarios.papers.sketches.fermat import PRIME, FermatSketch
-from scenarios.papers.sketches.flow_radar import FlowRadar
-from scenarios.papers.sketches.hashing import buckets, flow_ids
-from scenarios.papers.sketches.loss_radar import LossRadar, signatures
-from scenarios.papers.sketches.sizing import (
-    PEELING,
-    clean_share,
-    clean_width,
-    peels,
-    smallest_width,
-)
+from scenarios.papers.sketches.sizing import PEELING, clean_share, clean_width, smallest_width
+from testbed.measurements.sketches.fermat import PRIME, FermatSketch
+from testbed.measurements.sketches.flow_radar import FlowRadar
+from testbed.measurements.sketches.hashing import buckets, flow_ids, peels
+from testbed.measurements.sketches.loss_radar import LossRadar, signatures
 
 
 def flows(n, seed, most=400):

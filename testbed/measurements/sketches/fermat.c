@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* FermatSketch (ChameleMon, SIGCOMM 2023), for `analysis.sketches.fermat`. Cell row * width + at is
+/* FermatSketch (ChameleMon, SIGCOMM 2023), for `testbed.measurements.sketches.fermat`. Cell row * width + at is
  * bucket `at` of a row; its ID sum is four limbs of 26 bits modulo a prime. */
 #include "hashing.h"
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Hashes of IDs of up to 128 bits; kernels compute them with `hashing.h`.
+"""Hashes of IDs of up to 128 bits, and decoding by peeling; kernels compute them with `hashing.h`.
 
 An ID is two words: ``hi`` and ``lo``, uint64, as in
 `testbed.measurements.canary.minus_meters.MeterDump`.
@@ -14,6 +14,10 @@ from testbed.kernels import Kernels
 
 _KERNELS = Kernels.beside(__file__)
 _30 = np.uint64(30)
+
+SWITCH = -1
+"""In place of a seed: the hash of the switch programs (`p4/include/link.p4`), for up to 3 rows of
+at most 65,536 buckets."""
 
 
 def buckets(hi: WordArray, lo: WordArray, rows: int, width: int, seed: int = 0) -> IntArray:
@@ -65,6 +69,19 @@ def peeled(
         queue=np.empty(n_cells * (rows + 1), np.int64),
     )
     return found_hi[:found], found_lo[:found], found_packets[:found]
+
+
+def peels(items: int, width: int, *, rows: int = 3, seed: int = 0) -> bool:
+    """Return whether a number of items with random hashes, ``items``, can all be decoded by peeling
+    from ``rows`` rows of ``width`` buckets."""
+    return _KERNELS.peel_all(
+        items=items,
+        seed=seed,
+        degree=np.zeros((rows, width), np.int32),
+        members=np.zeros((rows, width), np.int64),
+        places=np.empty((items, rows), np.int32),
+        queue=np.empty(rows * (items + width), np.int64),
+    )
 
 
 def flow_ids(n: int, rng: np.random.Generator) -> tuple[WordArray, WordArray]:

@@ -11,10 +11,10 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from scenarios.papers.sketches.hashing import peeled
 from testbed.arrays import LongArray, WordArray
 from testbed.errors import UserError
 from testbed.kernels import Kernels
+from testbed.measurements.sketches.hashing import peeled
 
 _KERNELS = Kernels.beside(__file__)
 

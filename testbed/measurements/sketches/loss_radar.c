@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* LossRadar's meter, for `analysis.sketches.loss_radar`. */
+/* LossRadar's meter, for `testbed.measurements.sketches.loss_radar`. */
 #include "hashing.h"
 
 /* Count one packet for each signature. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* FlowRadar's counting table and flow filter, for `analysis.sketches.flow_radar`. */
+/* FlowRadar's counting table and flow filter, for `testbed.measurements.sketches.flow_radar`. */
 #include "hashing.h"
 
 enum { FILTER_ROW = 1000 }; /* the filter's hashes are numbered from here, apart from the table's */
