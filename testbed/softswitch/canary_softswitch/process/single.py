@@ -186,6 +186,7 @@ def _tls(options: argparse.Namespace) -> Tls | None:
 
 
 def _serve(options: argparse.Namespace, ended: socket.socket, written: socket.socket) -> int:
+    from canary_softswitch.compiler.source import translator
     from canary_softswitch.errors import SoftSwitchError
     from canary_softswitch.p4runtime.server import Threads
     from canary_softswitch.ports.ports import Workers
@@ -198,6 +199,8 @@ def _serve(options: argparse.Namespace, ended: socket.socket, written: socket.so
         written.send(b"\0")
 
     switch = RunningSwitch(options, Workers(1), Threads(), failed, partial(print, flush=True))
+    if options.no_p4:
+        translator()  # so that the controller that sends a program does not wait for it
     gc.freeze()
     gc.enable()
     ended.recv(1)
