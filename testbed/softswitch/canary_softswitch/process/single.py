@@ -198,9 +198,9 @@ def _serve(options: argparse.Namespace, ended: socket.socket, written: socket.so
         failures.append(why)
         written.send(b"\0")
 
-    switch = RunningSwitch(options, Workers(1), Threads(), failed, partial(print, flush=True))
     if options.no_p4:
         translator()  # so that the controller that sends a program does not wait for it
+    switch = RunningSwitch(options, Workers(1), Threads(), failed, partial(print, flush=True))
     gc.freeze()
     gc.enable()
     ended.recv(1)
