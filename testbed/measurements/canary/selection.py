@@ -120,7 +120,7 @@ class FlowSelector:
     ) -> None:
         self.segments, self.decoder = segments, decoder
         self.controls, self.parameters = controls, parameters
-        self.monitored = Monitored(segments, DSM.capacity, USM.capacity)
+        self.monitored = Monitored(segments, (DSM.capacity, USM.capacity))
         self.installed = self.removed = 0
         self.exchanged = Exchanged()
         self._requests = entries_on(
