@@ -6,9 +6,8 @@ What is written to its tables is also kept here, so that it can be restored afte
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,6 +15,9 @@ import numpy.typing as npt
 
 from canary_softswitch import Switch
 from canary_softswitch.runtime.tables import Table
+from canary_softswitch.runtime.tables_alike import TablesAlike
+from testbed.arrays import IntArray, LongArray, WordArray
+from testbed.control.switch import Column
 
 
 @dataclass(eq=False)
@@ -28,6 +30,7 @@ class LocalSwitch:
     waiting: bool = False
     _tables: dict[str, LocalTable] = field(default_factory=dict)
     _profiles: dict[str, LocalProfile] = field(default_factory=dict)
+    _shared: list[LocalEntries] = field(default_factory=list)
 
     def table(self, name: str) -> LocalTable:
         """Return the control of a table; raise SoftSwitchError if there is none."""
@@ -87,7 +90,8 @@ class LocalSwitch:
         """
         self.lost = ""
         parts = [*self._profiles.values(), *self._tables.values()]
-        return sum(part.restore() for part in parts)
+        shared = sum(entries.restore(self) for entries in self._shared)
+        return sum(part.restore() for part in parts) + shared
 
 
 @dataclass(frozen=True)
@@ -95,10 +99,6 @@ class _Entry:
     match: Sequence[Any]
     priority: int | None
     add: Callable[[Table], int]
-
-
-def _add_again(match: Sequence[Any], action: str, table: Table) -> int:
-    return table.add(match, action)
 
 
 @dataclass(eq=False)
@@ -131,17 +131,6 @@ class LocalTable:
         return self._insert(
             _Entry(match, priority, lambda table: table.add(match, action, params, priority))
         )
-
-    def add_all(self, matches: Sequence[Sequence[Any]], action: str) -> list[int]:
-        """Add an entry without parameters for each exact match, and return their handles."""
-        handles = list(range(self._next, self._next + len(matches)))
-        if not self._control.lost:
-            own = self._table.add_all(matches, action)
-            self._own.update(zip(handles, own, strict=True))
-        for handle, match in zip(handles, matches, strict=True):
-            self._entries[handle] = _Entry(match, None, partial(_add_again, match, action))
-        self._next += len(matches)
-        return handles
 
     def add_group_entry(self, match: Sequence[Any], group: int, priority: int | None = None) -> int:
         """Add an entry that runs a member of the group with this number; return its handle."""
@@ -238,3 +227,109 @@ class LocalProfile:
         for number in without:
             profile.add_group(self._groups[number])
         return len(lacking) + len(without)
+
+
+_NONE = -1
+
+
+class LocalEntries:
+    """Implements `testbed.control.entries.Entries` for soft switches in this process.
+
+    Entries are arrays in the order of their handles. What a lost switch should have is kept, and
+    reaches it with `LocalSwitch.restore`.
+    """
+
+    def __init__(
+        self, controls: Mapping[int, LocalSwitch], table: str, action: str, priority: int | None
+    ) -> None:
+        self._table, self._action, self._priority = table, action, priority
+        self._controls = list(controls.values())
+        self._position = np.full(max(controls, default=0) + 1, _NONE)  # of a switch in the list
+        self._position[list(controls)] = np.arange(len(controls))
+        for control in self._controls:
+            control._shared.append(self)
+        self._next = 0
+        self._alike: tuple[list[int], TablesAlike] | None = None
+        # The handles, the switches, their own handles of the entries, or none, and the matches.
+        self._handle, self._at, self._own = (np.zeros(0, np.int64) for _ in range(3))
+        self._words = np.zeros((0, 0), np.uint64)
+        self._new: list[tuple[LongArray, LongArray, LongArray, WordArray]] = []
+
+    def add(self, switch: IntArray, columns: Sequence[Column]) -> LongArray:
+        """Add entries, see `testbed.control.entries.Entries.add`."""
+        at, tables = self._position[switch], self._tables()
+        words = tables.words_of(columns)
+        handles = np.arange(self._next, self._next + len(at))
+        self._next += len(at)
+        self._new.append((handles, at, self._added(tables, at, words), words))
+        return handles
+
+    def _added(self, tables: TablesAlike, at: LongArray, words: WordArray) -> LongArray:
+        """Add entries to the switches that are not lost; return their handles there, or none."""
+        own, there = np.full(len(at), _NONE), self._there(at)
+        own[there] = tables.add(at[there], words[there], self._action, self._priority)
+        return own
+
+    def delete(self, handles: LongArray) -> None:
+        """Remove the entries with these handles, int64[n]."""
+        rows = self._rows(handles)
+        known = rows[self._there(self._at[rows]) & (self._own[rows] != _NONE)]
+        self._tables().delete(self._at[known], self._own[known])
+        kept = np.ones(len(self._handle), np.bool_)
+        kept[rows] = False
+        self._handle, self._at = self._handle[kept], self._at[kept]
+        self._own, self._words = self._own[kept], self._words[kept]
+
+    def packets(self, handles: LongArray) -> LongArray:
+        """Return the packets that hit n entries, int64[n]; of a lost switch's they are 0."""
+        rows, packets = self._rows(handles), np.zeros(len(handles), np.int64)
+        there = self._there(self._at[rows])
+        known = rows[there]
+        packets[there] = self._tables().counters(self._at[known], self._own[known])[:, 0]
+        return packets
+
+    def restore(self, control: LocalSwitch) -> int:
+        """Install the entries that a switch lacks; return how many."""
+        self._join()
+        rows = np.flatnonzero(self._at == self._controls.index(control))
+        table = control.switch.table(self._table)
+        exact, there = table.layout.kind == "exact", {}
+        for entry in table.entries():
+            value, mask, _ = table.canonical(entry.match)
+            there[value if exact else value + mask] = entry.handle
+        self._own[rows] = [there.get(words.tobytes(), _NONE) for words in self._words[rows]]
+        lacking = rows[self._own[rows] == _NONE]
+        self._own[lacking] = self._added(self._tables(), self._at[lacking], self._words[lacking])
+        return len(lacking)
+
+    def _tables(self) -> TablesAlike:
+        """Return the tables of all switches; those of a switch that restarted are others."""
+        switches = [control.switch.handle for control in self._controls]
+        if self._alike is None or self._alike[0] != switches:
+            tables = [control.switch.table(self._table) for control in self._controls]
+            self._alike = switches, TablesAlike(tables)
+        return self._alike[1]
+
+    def _there(self, at: LongArray) -> npt.NDArray[np.bool_]:
+        """Return of each entry whether its switch is not lost, bool[n]."""
+        lost = [control.lost for control in self._controls]
+        return ~np.array(lost, np.bool_)[at] if any(lost) else np.ones(len(at), np.bool_)
+
+    def _rows(self, handles: LongArray) -> LongArray:
+        """Return the indices of entries in the arrays, int64[n]; KeyError if there is none."""
+        self._join()
+        rows = np.searchsorted(self._handle, handles)
+        wrong = np.append(self._handle, _NONE)[rows] != handles
+        if wrong.any():
+            raise KeyError(int(handles[wrong][0]))
+        return rows
+
+    def _join(self) -> None:
+        """Append the entries that were added since the last call to the arrays."""
+        if self._new:
+            now = (self._handle, self._at, self._own, self._words)
+            parts = ([now] if len(self._handle) else []) + self._new
+            handle, at, own, words = zip(*parts, strict=True)
+            self._handle, self._at = np.concatenate(handle), np.concatenate(at)
+            self._own, self._words = np.concatenate(own), np.concatenate(words)
+            self._new.clear()

@@ -19,6 +19,8 @@ import numpy.typing as npt
 
 T = TypeVar("T")
 Control = TypeVar("Control", bound="SwitchControl")
+Column = npt.NDArray[np.unsignedinteger] | tuple[npt.NDArray[np.unsignedinteger] | int, ...]
+"""A field of the matches of many entries, see `testbed.control.entries.Entries.add`."""
 
 
 class TableControl(Protocol):
@@ -32,10 +34,6 @@ class TableControl(Protocol):
         priority: int | None = None,
     ) -> int:
         """Add an entry and return its handle, a number; a ternary one needs a ``priority``."""
-        ...
-
-    def add_all(self, matches: Sequence[Sequence[Any]], action: str) -> list[int]:
-        """Add an entry for each exact match whose action has no parameters; return the handles."""
         ...
 
     def delete(self, handle: int) -> None:

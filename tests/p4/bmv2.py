@@ -255,9 +255,6 @@ class MirrorTable:
             f"table_add {self._name} {action} {self._match(match)} => {data}{rank}", handle
         )
 
-    def add_all(self, matches: Sequence[Sequence[Any]], action: str) -> list[int]:
-        return [self.add(match, action) for match in matches]
-
     def delete(self, handle: int) -> None:
         raise NotImplementedError
 

@@ -72,10 +72,6 @@ class RemoteTable:
         _fill_action(message.action.action, self._actions, action, params)
         return self._insert(message)
 
-    def add_all(self, matches: Sequence[Sequence[Any]], action: str) -> list[int]:
-        """Write an entry without parameters for each match, and return their handles."""
-        return [self.add(match, action) for match in matches]
-
     def add_group_entry(self, match: Sequence[Any], group: int, priority: int | None = None) -> int:
         """Write an entry that runs a member of the group with this number; return its handle."""
         message = self._message(match, priority)

@@ -11,21 +11,22 @@ and closes the HH rule when `delta` flows have been selected.
 from __future__ import annotations
 
 import math
-from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from testbed.control.switch import SwitchControl, batch, for_each
-from testbed.dataplane import BUCKETS, DSM, FLOW_ID, HEAVY_HITTER, ROWS, USM
+from testbed.arrays import BoolArray, IntArray, LongArray, WordArray
+from testbed.control.entries import entries_on
+from testbed.control.switch import SwitchControl, batch
+from testbed.dataplane import BUCKETS, DSM, HEAVY_HITTER, ROWS, USM
 from testbed.fabric.pathbf import SegmentDecoder
 from testbed.fabric.segments import Segments
 from testbed.measurements.canary.meters import Exchanged
-
-FlowKey = int  # the 104-bit flow ID
+from testbed.measurements.canary.rules import ADMITTED, NONE, REFUSED, Flows, Monitored
+from testbed.record.flow_ids import FiveTuples, flow_ids
 
 _U32_MAX = 0xFFFFFFFF
 _PATH_BF = HEAVY_HITTER.digest.position("path_bf")
@@ -80,83 +81,66 @@ def flows_that_fit(segments: Segments, crossing: npt.NDArray[np.int64]) -> npt.N
     return most
 
 
-@dataclass
-class UsmEntry:
-    """A flow's entry in an upstream switch's USM table, which all rules of the flow there share.
+@dataclass(frozen=True)
+class _Reports:
+    """Flows that digests reported: when rules of them are due in ns, int64[N], and the segments,
+    int32[N]."""
 
-    They share it because the key of the USM's table is the flow alone, without the segment.
+    due: LongArray
+    flows: Flows
+    segment: IntArray
 
-    Attributes:
-        handle: The entry's handle; -1 until it is installed.
-        rules: How many rules share it.
-        packets: Its packet counter when it was last read; -1 before the first read.
-    """
+    def __getitem__(self, rows: npt.NDArray[Any]) -> _Reports:
+        """Return some of them."""
+        return _Reports(self.due[rows], self.flows[rows], self.segment[rows])
 
-    handle: int = -1
-    rules: int = 0
-    packets: int = -1
-
-
-@dataclass
-class Rule:
-    """A flow monitored on a segment: a DSM entry and, once that is in force, a USM entry.
-
-    ``dsm_handle`` is -1 until the DSM entry is installed.
-    ``arrived`` is the DSM entry's packet counter when it was last read, -1 before the first read.
-    It is only read where several rules share the USM entry.
-    """
-
-    flow: FlowKey
-    segment: int
-    dsm_handle: int
-    usm: UsmEntry
-    arrived: int = -1
+    @classmethod
+    def joined(cls, parts: Sequence[_Reports]) -> _Reports:
+        """Return the reports of all parts, at least one."""
+        hi, lo = (np.concatenate([getattr(p.flows, name) for p in parts]) for name in ("hi", "lo"))
+        due, segment = (np.concatenate([getattr(p, n) for p in parts]) for n in ("due", "segment"))
+        return cls(due, Flows(hi, lo), segment)
 
 
-@dataclass
-class _Request:
-    handle: int
-    remaining: int
-
-
-@dataclass
 class FlowSelector:
     """Maintains the HH, DSM and USM tables of all monitor switches, in parallel.
 
     Attributes:
-        rules: The rules in force, by (flow, segment).
+        monitored: The rules.
         installed, removed: Rules installed and removed so far, counted as flows.
         exchanged: Counts of digests, entries and counters sent between controller and switches.
-        room: The capacity of each meter's table, in entries.
     """
 
-    segments: Segments
-    decoder: SegmentDecoder
-    controls: dict[int, SwitchControl]
-    parameters: SelectionParameters
-    rules: dict[tuple[FlowKey, int], Rule] = field(default_factory=dict)
-    installed: int = 0
-    removed: int = 0
-    exchanged: Exchanged = field(default_factory=Exchanged)
-    room: Mapping[str, int] = field(
-        default_factory=lambda: {meter.rules: meter.capacity for meter in (DSM, USM)}
-    )
-    _requests: dict[int, _Request] = field(default_factory=dict)
-    _usm: dict[tuple[int, FlowKey], UsmEntry] = field(default_factory=dict)
-    _late: list[tuple[int, FlowKey, int]] = field(default_factory=list)
-    _leaving: dict[tuple[FlowKey, int], Rule] = field(default_factory=dict)
-    _load: Counter[tuple[str, int]] = field(default_factory=Counter)  # entries by table, switch
-    _refused: set[tuple[FlowKey, int]] = field(default_factory=set)
-    _ends: list[tuple[int, int, int]] = field(init=False)  # upstream, downstream, pathBF
-
-    def __post_init__(self) -> None:
-        columns = self.segments.upstream, self.segments.downstream, self.decoder.path_bf
-        self._ends = list(zip(*(column.tolist() for column in columns), strict=True))
+    def __init__(
+        self,
+        segments: Segments,
+        decoder: SegmentDecoder,
+        controls: dict[int, SwitchControl],
+        parameters: SelectionParameters,
+    ) -> None:
+        self.segments, self.decoder = segments, decoder
+        self.controls, self.parameters = controls, parameters
+        self.monitored = Monitored(segments, (DSM.capacity, USM.capacity))
+        self.installed = self.removed = 0
+        self.exchanged = Exchanged()
+        self._requests = entries_on(
+            controls, HEAVY_HITTER.segments, HEAVY_HITTER.report, priority=1
+        )
+        self._dsm = entries_on(controls, DSM.rules, DSM.monitor)
+        self._usm = entries_on(controls, USM.rules, USM.monitor)
+        self._hh = np.full(len(segments), NONE)  # handles of the HH rules, of segments with one
+        self._late: list[_Reports] = []
+        self._refused: set[bytes] = set()
 
     @property
     def refused(self) -> int:
         """Return how many flows were refused by a full table and not installed later."""
         return len(self._refused)
+
+    @property
+    def requested(self) -> LongArray:
+        """Return how many flows are still asked for on each segment, int64[S]."""
+        return self.monitored.wanted
 
     def plan(self, sent: npt.NDArray[np.int64], flows: npt.NDArray[np.int64]) -> None:
         """Open HH rules on segments that need more flows, and close those of the others.
@@ -168,28 +152,29 @@ class FlowSelector:
         chosen = self.parameters
         more = np.minimum(chosen.delta, chosen.most - flows)
         low = ((sent < chosen.alpha) | (flows < chosen.beta)) & (more > 0)
+        self.monitored.wanted[:] = np.where(low, more, 0)
         with batch(self.controls.values()):
-            for segment in np.flatnonzero(~low):
-                self._close(int(segment))
-            for segment in np.flatnonzero(low):
-                self._open(int(segment), int(more[segment]))
+            self._close(np.flatnonzero(~low))
+            self._open(np.flatnonzero(low & (self._hh == NONE)))
 
-    def _hh(self, segment: int):
-        return self.controls[self._ends[segment][1]].table(HEAVY_HITTER.segments)
+    def close(self) -> None:
+        """Ask for no more flows."""
+        self.monitored.wanted[:] = 0
+        self._close(np.arange(len(self.segments)))
 
-    def _open(self, segment: int, flows: int) -> None:
-        request = self._requests.get(segment)
-        if request is not None:
-            request.remaining = flows
+    def _open(self, segments: LongArray) -> None:
+        """Add the HH rules of segments, which have none."""
+        large = self.parameters.eta + 1, _U32_MAX
+        match = [self.decoder.path_bf[segments], large]
+        self._hh[segments] = self._requests.add(self.segments.downstream[segments], match)
+
+    def _close(self, segments: LongArray) -> None:
+        """Remove the HH rules of those segments that have one."""
+        there = segments[self._hh[segments] != NONE]
+        if not len(there):
             return
-        match = [self._ends[segment][2], (self.parameters.eta + 1, _U32_MAX)]
-        handle = self._hh(segment).add(match, HEAVY_HITTER.report, priority=1)
-        self._requests[segment] = _Request(handle, flows)
-
-    def _close(self, segment: int) -> None:
-        request = self._requests.pop(segment, None)
-        if request is not None:
-            self._hh(segment).delete(request.handle)
+        self._requests.delete(self._hh[there])
+        self._hh[there] = NONE
 
     def poll(self, now_ns: int) -> None:
         """Read new digests and install rules for those that are at least ``latency_ns`` old.
@@ -204,93 +189,67 @@ class FlowSelector:
         ]
         if found:
             self._receive(found)
-        due = [late for late in self._late if late[0] <= now_ns]
-        if due:
-            self._late = [late for late in self._late if late[0] > now_ns]
-            self._select([(flow, segment) for _, flow, segment in sorted(due)])
+        if not self._late:
+            return
+        late = _Reports.joined(self._late)
+        due = late.due <= now_ns
+        self._late = [] if due.all() else [late[~due]]
+        if due.any():
+            flows, segment = late.flows, late.segment
+            order = np.lexsort((segment, flows.lo, flows.hi, late.due))
+            order = order[due[order]]
+            self._select(flows[order], segment[order])
 
     def _receive(self, found: list[tuple[int, npt.NDArray[Any]]]) -> None:
         """Queue digests until their latency has passed; ``found`` pairs switches with digests."""
         # A digest's fields are positional: those of the flow ID, then the segment's pathBF.
-        rows = [row for _, digest in found for row in digest.tolist()]
-        self.exchanged.digests += len(rows)
-        now_us = [at for _, digest in found for at in digest["now_us"].tolist()]
-        switch = np.repeat([switch for switch, _ in found], [len(digest) for _, digest in found])
-        path_bf = np.array([row[_PATH_BF] for row in rows], np.uint32)
-        segment = self.decoder.decode(switch, path_bf)
-        for row, s, at in zip(rows, segment.tolist(), now_us, strict=True):
-            if s >= 0:
-                due = at * 1000 + self.parameters.latency_ns
-                self._late.append((due, FLOW_ID.of(*row[:_PATH_BF]), s))
+        length = [len(digest) for _, digest in found]
+        digests = np.empty(sum(length), found[0][1].dtype)
+        for (_, digest), end in zip(found, np.cumsum(length), strict=True):
+            digests[end - len(digest) : end] = digest
+        self.exchanged.digests += len(digests)
+        switch = np.repeat([switch for switch, _ in found], length)
+        names = digests.dtype.names or ()
+        segment = self.decoder.decode(switch, digests[names[_PATH_BF]])
+        due = digests["now_us"].astype(np.int64) * 1000 + self.parameters.latency_ns
+        flows = Flows(*flow_ids(FiveTuples(*(digests[name] for name in names[:_PATH_BF]))))
+        self._late.append(_Reports(due, flows, segment)[segment >= 0])
 
-    def _select(self, reported: list[tuple[FlowKey, int]]) -> None:
+    def _select(self, flows: Flows, segment: IntArray) -> None:
         """Install the rules of those reported flows that are still needed.
 
         All DSM rules are in force before the first USM rule: a packet that an upstream switch
         counts must also be counted by the downstream switch.
         """
-        every = self.controls.values()
+        every, ends = self.controls.values(), self.segments
+        admission = self.monitored.admit(flows, segment)
+        self._note_refused(flows, segment, admission.outcome)
+        rules, entries = self.monitored.rules, self.monitored.entries
+        new = rules.place[admission.rules]
+        if not len(new):
+            return
         with batch(every):
-            chosen = [rule for flow, segment in reported if (rule := self._admit(flow, segment))]
-            ends = [self._ends[rule.segment] for rule in chosen]
-            places = [
-                (downstream, (rule.flow, path_bf))
-                for rule, (_, downstream, path_bf) in zip(chosen, ends, strict=True)
-            ]
-            handles = self._add(DSM.rules, DSM.monitor, places)
-            for rule, handle in zip(chosen, handles, strict=True):
-                rule.dsm_handle = handle
+            served = new[self.monitored.wanted[new] == 0]
+            self._close(np.unique(served).astype(np.int64))
+            match = [rules.flows[admission.rules].column, self.decoder.path_bf[new]]
+            rules["handle"][admission.rules] = self._dsm.add(ends.downstream[new], match)
         with batch(every):
-            lacking = {id(rule.usm): rule for rule in chosen if rule.usm.handle < 0}.values()
-            places = [(self._ends[rule.segment][0], (rule.flow,)) for rule in lacking]
-            handles = self._add(USM.rules, USM.monitor, places)
-            for rule, handle in zip(lacking, handles, strict=True):
-                rule.usm.handle = handle
-        self.exchanged.dsm_changes += len(chosen)
-        self.exchanged.usm_changes += len(lacking)
+            at, match = entries.place[admission.entries], entries.flows[admission.entries].column
+            entries["handle"][admission.entries] = self._usm.add(at, [match])
+        self.installed += len(new)
+        self.exchanged.dsm_changes += len(new)
+        self.exchanged.usm_changes += len(at)
 
-    def _add(
-        self, table: str, action: str, places: Sequence[tuple[int, tuple[int, ...]]]
-    ) -> list[int]:
-        """Add an entry to a table for each (switch, match), and return their handles, in order."""
-        by_switch: dict[int, list[int]] = {}
-        for number, (switch, _) in enumerate(places):
-            by_switch.setdefault(switch, []).append(number)
-        handles = [-1] * len(places)
-        for switch, numbers in by_switch.items():
-            matches = [places[number][1] for number in numbers]
-            added = self.controls[switch].table(table).add_all(matches, action)
-            for number, handle in zip(numbers, added, strict=True):
-                handles[number] = handle
-        return handles
+    def _note_refused(self, flows: Flows, segment: IntArray, outcome: npt.NDArray[np.int8]) -> None:
+        """Count the flows that a full table refused, until they are admitted."""
+        if self._refused or (outcome == REFUSED).any():
+            words = np.stack((flows.hi, flows.lo, segment.astype(np.uint64)), axis=1)
+            keys = words.view("V24")[:, 0]
+            self._refused.difference_update(keys[outcome == ADMITTED].tolist())
+            self._refused.update(keys[outcome == REFUSED].tolist())
 
-    def _admit(self, flow: FlowKey, segment: int) -> Rule | None:
-        """Return a flow's rule if it is needed and fits; its entries are to be added."""
-        request = self._requests.get(segment)
-        key = (flow, segment)
-        if request is None or key in self.rules or key in self._leaving:
-            return None
-        upstream, downstream, _ = self._ends[segment]
-        usm = self._usm.get((upstream, flow))
-        needed = [(DSM.rules, downstream)] + ([] if usm else [(USM.rules, upstream)])
-        if any(self._load[place] >= self.room[place[0]] for place in needed):
-            self._refused.add(key)
-            return None
-        self._refused.discard(key)
-        for place in needed:
-            self._load[place] += 1
-        if usm is None:
-            self._usm[upstream, flow] = usm = UsmEntry()
-        usm.rules += 1
-        self.rules[key] = rule = Rule(flow, segment, -1, usm)
-        self.installed += 1
-        request.remaining -= 1
-        if request.remaining == 0:
-            self._close(segment)
-        return rule
-
-    def retire_quiet(self) -> list[int]:
-        """Stop counting idle flows and return their segments, one for each rule.
+    def retire_quiet(self) -> LongArray:
+        """Stop counting idle flows and return their segments, one for each rule: int64[N].
 
         A flow is idle if it sent nothing since the last call, or nothing on this segment while it
         sent on another segment of the same upstream switch.
@@ -298,91 +257,59 @@ class FlowSelector:
         The USM entry goes first, with the last rule that shares it; `finish_retiring` removes the
         DSM entry after the drain, so no packet is counted upstream alone.
         """
-        quiet = self._quiet()
+        entries, quiet = self.monitored.entries, self._quiet()
         with batch(self.controls.values()):
-            for key in quiet:
-                rule = self.rules.pop(key)
-                rule.usm.rules -= 1
-                if not rule.usm.rules:
-                    upstream = self._ends[rule.segment][0]
-                    self.controls[upstream].table(USM.rules).delete(rule.usm.handle)
-                    self.exchanged.usm_changes += 1
-                    self._load[USM.rules, upstream] -= 1
-                    del self._usm[upstream, rule.flow]
-                self._leaving[key] = rule
-                self.removed += 1
-        return [segment for _, segment in quiet]
+            unused = self.monitored.retire(quiet)
+            self._usm.delete(entries["handle"][unused])
+        self.monitored.drop_entries(unused)
+        self.exchanged.usm_changes += int(unused.sum())
+        self.removed += int(quiet.sum())
+        return self.monitored.rules.place[quiet].astype(np.int64)
 
-    def _quiet(self) -> list[tuple[FlowKey, int]]:
-        """Return the (flow, segment) of each rule that `retire_quiet` is to remove."""
-        entries = [(switch, usm) for (switch, _), usm in self._usm.items()]
-        silent: set[int] = set()
-        counted = self._counted(USM.rules, [(switch, usm.handle) for switch, usm in entries])
-        self.exchanged.usm_counters += len(entries)
-        for (_, usm), packets in zip(entries, counted, strict=True):
-            if packets <= usm.packets:
-                silent.add(id(usm))
-            usm.packets = packets
+    def _quiet(self) -> BoolArray:
+        """Return the rules that `retire_quiet` is to remove, bool[R]."""
+        rules, entries = self.monitored.rules, self.monitored.entries
+        sent = self._usm.packets(entries["handle"])
+        silent = sent <= entries["packets"]
+        entries["packets"][:] = sent
+        self.exchanged.usm_counters += len(sent)
 
-        shared = [rule for rule in self.rules.values() if rule.usm.rules > 1]
-        places = [(self._ends[rule.segment][1], rule.dsm_handle) for rule in shared]
-        self.exchanged.dsm_counters += len(places)
-        still, moving = [], set()
-        for rule, packets in zip(shared, self._counted(DSM.rules, places), strict=True):
-            if packets > rule.arrived:
-                moving.add(id(rule.usm))
-            else:
-                still.append(rule)
-            rule.arrived = packets
-        left = {(rule.flow, rule.segment) for rule in still if id(rule.usm) in moving}
-        return [key for key, rule in self.rules.items() if id(rule.usm) in silent or key in left]
+        entry = rules["entry"]
+        present = entry != NONE
+        shared = np.flatnonzero(np.append(entries["shares"], 0)[entry] > 1)
+        arrived = self._dsm.packets(rules["handle"][shared])
+        more = arrived > rules["arrived"][shared]
+        rules["arrived"][shared] = arrived
+        self.exchanged.dsm_counters += len(arrived)
+        moving = np.zeros(len(sent), np.bool_)
+        moving[entry[shared[more]]] = True
 
-    def _counted(self, table: str, entries: list[tuple[int, int]]) -> list[int]:
-        """Return the packets that each entry (switch, handle) of a table counted, in order."""
-        by_switch: dict[int, list[int]] = {}
-        for number, (switch, _) in enumerate(entries):
-            by_switch.setdefault(switch, []).append(number)
-        numbers = {id(self.controls[switch]): some for switch, some in by_switch.items()}
-
-        def ask(control: SwitchControl) -> list[int]:
-            """Return the packet counts of one switch's entries, in their order."""
-            handles = [entries[number][1] for number in numbers[id(control)]]
-            return control.table(table).counters(handles)[:, 0].tolist()
-
-        answers = for_each([self.controls[switch] for switch in by_switch], ask)
-        counts = [0] * len(entries)
-        for some, packets in zip(by_switch.values(), answers, strict=True):
-            for number, each in zip(some, packets, strict=True):
-                counts[number] = each
-        return counts
+        quiet = np.zeros(len(rules), np.bool_)
+        quiet[present] = silent[entry[present]]
+        quiet[shared[~more]] |= moving[entry[shared[~more]]]
+        return quiet
 
     def restarted(self, switch: int) -> None:
         """Forget the counters read from a switch, which restart from 0 after its restart."""
-        for (upstream, _), usm in self._usm.items():
-            if upstream == switch:
-                usm.packets = -1
-        for rule in self.rules.values():
-            if self._ends[rule.segment][1] == switch:
-                rule.arrived = -1
+        rules, entries = self.monitored.rules, self.monitored.entries
+        entries["packets"][entries.place == switch] = NONE
+        rules["arrived"][self.segments.downstream[rules.place] == switch] = NONE
 
     def finish_retiring(self) -> None:
         """Remove the DSM rules of retired flows, once their packets have left the network."""
+        rules = self.monitored.rules
+        leaving = rules["leaving"] > 0
         with batch(self.controls.values()):
-            for rule in self._leaving.values():
-                downstream = self._ends[rule.segment][1]
-                self.controls[downstream].table(DSM.rules).delete(rule.dsm_handle)
-                self.exchanged.dsm_changes += 1
-                self._load[DSM.rules, downstream] -= 1
-        self._leaving.clear()
+            self._dsm.delete(rules["handle"][leaving])
+        self.exchanged.dsm_changes += int(leaving.sum())
+        self.monitored.drop_leaving()
 
-    def in_force(
-        self,
-    ) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint64], npt.NDArray[np.int32]]:
+    def in_force(self) -> tuple[WordArray, WordArray, IntArray]:
         """Return all rules: upper 40 and lower 64 bits of the flow ID, uint64[R], and segment.
 
         The segments are int32[R].
         """
-        keys = list(self.rules)
-        hi = np.array([flow >> 64 for flow, _ in keys], np.uint64)
-        lo = np.array([flow & (1 << 64) - 1 for flow, _ in keys], np.uint64)
-        return hi, lo, np.array([segment for _, segment in keys], np.int32)
+        rules = self.monitored.rules
+        now = rules["leaving"] == 0
+        flows = rules.flows[now]
+        return flows.hi, flows.lo, rules.place[now]

@@ -294,22 +294,6 @@ def test_a_table_outlives_its_switch(load: Callable[..., Program]) -> None:
     assert seen[0] == 7
 
 
-def test_many_entries_at_once_are_those_added_one_by_one(load: Callable[..., Program]) -> None:
-    one, many = (Switch(load("matching")).table("I.exact_t") for _ in range(2))
-    matches = [(n, n << 70 | 1) for n in range(50)]
-    with pytest.raises(SoftSwitchError):
-        many.add_all(matches, "set")  # this action has a parameter
-    assert len(many) == 0
-    assert many.add_all(matches, "NoAction") == [one.add(m, "NoAction") for m in matches]
-    assert [e.match for e in one.entries()] == [e.match for e in many.entries()] == matches
-    with pytest.raises(SoftSwitchError):  # the second is there already; the first stays
-        many.add_all([(99, 0), (1, 1 << 70 | 1)], "NoAction")
-    assert len(many) == 51
-    for wrong in [(1 << 40, 0)], [(1,)], [("a", 0)]:
-        with pytest.raises(SoftSwitchError):
-            many.add_all(wrong, "NoAction")
-
-
 def test_a_prefix_of_no_bits_beside_an_exact_key(sw: Switch) -> None:
     t = sw.table("I.lpm_t")
     t.add([3, (0, 0)], "set", [200])

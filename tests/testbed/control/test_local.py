@@ -5,13 +5,15 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 
 from canary_softswitch import Program, Switch
+from testbed.control.entries import SeparateEntries, entries_on
 from testbed.control.epochs import set_parity
 from testbed.control.forwarding import install_forwarding
-from testbed.control.local import LocalSwitch
-from testbed.dataplane import DSM, IDENTITY, PROGRAM, ROUTING, USM
+from testbed.control.local import LocalEntries, LocalSwitch
+from testbed.dataplane import DSM, HEAVY_HITTER, IDENTITY, PROGRAM, ROUTING, USM
 from testbed.fabric.fat_tree import FatTree
 
 
@@ -76,3 +78,49 @@ def test_only_what_is_missing_is_installed(control: LocalSwitch) -> None:
         table.delete(entry.handle)  # behind the controller's back
     assert control.restore() == 3
     assert content(control) == before
+
+
+FLOWS = np.array([[41, 7], [42, 0], [43, 1 << 39]], np.uint64)
+SEGMENTS = np.array([1, 2, 1], np.uint32)
+AT = np.array([3, 5, 3], np.int32)
+
+
+def matches(control: LocalSwitch, name: str) -> list[Any]:
+    return sorted(entry.match for entry in control.switch.table(name).entries())
+
+
+def test_entries_of_many_switches_at_once_are_those_added_one_by_one() -> None:
+    program, found = Program.load(PROGRAM), []
+    for entries in (LocalEntries, SeparateEntries):
+        controls: Any = {number: LocalSwitch(Switch(program)) for number in (3, 5)}
+        dsm = entries(controls, DSM.rules, DSM.monitor, None)
+        hh = entries(controls, HEAVY_HITTER.segments, HEAVY_HITTER.report, 1)
+        handles = dsm.add(AT, [FLOWS, SEGMENTS])
+        hh.add(AT, [np.array([1, 2, 3], np.uint32), (17, 0xFFFFFFFF)])
+        assert dsm.packets(handles).tolist() == [0, 0, 0]
+        dsm.delete(handles[:1])
+        names = DSM.rules, HEAVY_HITTER.segments
+        found.append([matches(controls[at], name) for at in (3, 5) for name in names])
+    assert found[0] == found[1]
+    assert found[0][0] == [(43 | 1 << 39 << 64, 1)] and len(found[0][1]) == 2
+
+
+def test_entries_of_many_switches_come_back_after_a_restart() -> None:
+    program = Program.load(PROGRAM)
+    controls = {number: LocalSwitch(Switch(program)) for number in (3, 5)}
+    usm = entries_on(dict(controls), USM.rules, USM.monitor)
+    handles = usm.add(AT, [FLOWS])
+    before = matches(controls[3], USM.rules)
+    controls[3].give_up("it restarts")
+    controls[3].switch.restart()
+    more = usm.add(AT[:2], [np.array([[50, 0], [51, 0]], np.uint64)])
+    assert usm.packets(handles).tolist() == [0, 0, 0]
+    usm.delete(handles[:1])
+    assert matches(controls[3], USM.rules) == []
+    assert controls[3].restore() == 2 and controls[3].restore() == 0
+    assert matches(controls[3], USM.rules) == sorted({*before, (50,)} - {(41 | 7 << 64,)})
+    assert matches(controls[5], USM.rules) == [(42,), (51,)]
+    usm.delete(np.concatenate((handles[1:], more)))
+    assert not any(matches(control, USM.rules) for control in controls.values())
+    with pytest.raises(KeyError):
+        usm.delete(handles[:1])

@@ -7,12 +7,18 @@ import ctypes
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from canary_softswitch.compiler.bmv2_program import Action, Bmv2Program, KeyField
 from canary_softswitch.compiler.rows import TableLayout, field_words, pack_params
 from canary_softswitch.errors import TableError
 from canary_softswitch.errors import TableErrorCode as Code
 
 Match = Sequence[Any]
+Words = NDArray[np.uint64]
+Column = NDArray[np.unsignedinteger] | tuple[NDArray[np.unsignedinteger] | int, ...]
+"""A field of many matches, see ``TablesAlike``."""
 
 
 def number(value: Any, width: int, what: str, code: Code = Code.ERROR) -> int:
@@ -98,7 +104,7 @@ class KeyEncoding:
         full = (1 << k.width) - 1
         if k.match == "exact" and type(m) is int and 0 <= m <= full:
             return m, full, 0
-        what = f"table {self.table!r} key {k.name!r}"
+        what = self._what(k)
         if k.match == "exact":
             return number(m, k.width, what, Code.BAD_MATCH_KEY), full, 0
         single = m is None or isinstance(m, (int, bytes, bytearray)) or hasattr(m, "__index__")
@@ -157,24 +163,67 @@ class KeyEncoding:
         size = 8 * self.layout.words
         return value.to_bytes(size, "little"), mask.to_bytes(size, "little"), prefix
 
-    def encode_exact(self, matches: Sequence[Match]) -> bytes:
-        """Return the words of the values of many matches of a table with exact keys only."""
-        size = 8 * self.layout.words
-        places = [
-            (shift, (1 << k.width) - 1) for k, shift in zip(self.key, self._shifts, strict=True)
-        ]
-        sliced = any(k.mask is not None for k in self.key)
-        out: list[bytes] = []
-        for match in matches:
-            value = 0
-            plain = not sliced and len(match) == len(places)
-            for m, (shift, most) in zip(match, places, strict=False):
-                if type(m) is not int or not 0 <= m <= most:
-                    plain = False
-                    break
-                value |= m << shift
-            out.append(value.to_bytes(size, "little") if plain else self.encode(match)[0])
-        return b"".join(out)
+    def encode_columns(self, columns: Sequence[Column]) -> Words:
+        """Return the words of the values of many matches and, unless all keys are exact, of their
+        masks behind them, uint64[n, words]: see `encode`, and ``TablesAlike`` for ``columns``.
+        """
+        names = ", ".join(f"{k.name} ({k.match})" for k in self.key)
+        if self.layout.kind not in ("exact", "ternary"):
+            raise TableError(
+                Code.BAD_MATCH_KEY, f"table {self.table!r} ({names}) takes entries one by one"
+            )
+        if len(columns) != len(self.key):
+            raise TableError(
+                Code.BAD_MATCH_KEY,
+                f"table {self.table!r} has {len(self.key)} keys ({names}), not {len(columns)}",
+            )
+        n = max(len(each) for c in columns for each in _parts(c) if not isinstance(each, int))
+        words, exact = self.layout.words, self.layout.kind == "exact"
+        out = np.zeros((n, words if exact else 2 * words), np.uint64)
+        for k, column, shift in zip(self.key, columns, self._shifts, strict=True):
+            wide = k.match == "range" and k.width > 64
+            if (k.match == "exact") == isinstance(column, tuple) or k.match == "optional" or wide:
+                raise TableError(
+                    Code.BAD_MATCH_KEY,
+                    f"{self._what(k)}: {k.match} values of {k.width} bits do not come so",
+                )
+            first, *second = (self._words_of(k, each) for each in _parts(column))
+            if exact and k.mask is None:
+                _put(out, first, shift)
+                continue
+            full = _split((1 << k.width) - 1 if k.mask is None else k.mask, first.shape[1])
+            last = second[0] if second else full[None]
+            if k.match != "range":
+                first, last = first & last & full, last & full
+            elif (first > last).any():
+                raise TableError(Code.BAD_MATCH_KEY, f"{self._what(k)}: a range is empty")
+            _put(out[:, :words], first, shift)
+            if not exact:
+                _put(out[:, words:], last, shift)
+        return out
+
+    def _words_of(self, k: KeyField, values: Words | int) -> Words:
+        """Return one or more values of a field as words, uint64[n or 1, words]; check them."""
+        if isinstance(values, int):
+            value = number(values, k.width, self._what(k), Code.BAD_MATCH_KEY)
+            given = _split(value, (k.width + 63) // 64)[None]
+        else:
+            given = values if values.ndim == 2 else values[:, None]
+            if given.dtype.kind != "u" or given.shape[1] != (k.width + 63) // 64:
+                raise TableError(
+                    Code.BAD_MATCH_KEY,
+                    f"{self._what(k)}: {k.width} bits are not {given.dtype}{list(values.shape)}",
+                )
+        given = given.astype(np.uint64)
+        rest = k.width % 64
+        if rest and (given[:, -1] >> np.uint64(rest)).any():
+            raise TableError(
+                Code.BAD_MATCH_KEY, f"{self._what(k)}: a value does not fit in {k.width} bits"
+            )
+        return given
+
+    def _what(self, k: KeyField) -> str:
+        return f"table {self.table!r} key {k.name!r}"
 
     def plain(self, match: Match) -> tuple[Any, ...]:
         """Return a match that ``encode`` takes, with byte strings converted to integers."""
@@ -212,3 +261,22 @@ class KeyEncoding:
             else:
                 match.append((v, x.bit_count()) if k.match == "lpm" else (v, x))
         return tuple(match)
+
+
+def _parts(column: Column) -> tuple[Any, ...]:
+    """Return the arrays or numbers of a field of many matches: one, or a pair."""
+    return column if isinstance(column, tuple) else (column,)
+
+
+def _split(value: int, n: int) -> Words:
+    """Return the words of a number, low word first, uint64[n]."""
+    return np.array([value >> 64 * i & (1 << 64) - 1 for i in range(n)], np.uint64)
+
+
+def _put(out: Words, given: Words, shift: int) -> None:
+    """Put values, uint64[n or 1, words], ``shift`` bits up into the words of keys."""
+    first, low = divmod(shift, 64)
+    for i, word in enumerate(given.T, first):
+        out[:, i] |= word << np.uint64(low)
+        if low and i + 1 < out.shape[1]:
+            out[:, i + 1] |= word >> np.uint64(64 - low)

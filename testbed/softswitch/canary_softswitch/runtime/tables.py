@@ -193,27 +193,6 @@ class Table:
         meta, packed = self._reference(action, params)
         return self._insert(match, meta, packed, priority)
 
-    def add_all(self, matches: Sequence[Match], action: str) -> list[int]:
-        """Add an entry for each of many matches, of a table with exact keys only, whose action has
-        no parameters; return their handles.
-
-        Raises:
-            TableError: As of ``add``; the entries before the wrong one were added.
-        """
-        if self.layout.kind != "exact":
-            return [self.add(match, action) for match in matches]
-        self._mutable()
-        meta, packed = self._reference(action, ())
-        keys = self._keys.encode_exact(matches)
-        handles = np.empty(len(matches), np.int64)
-        added = self._lib.ss_table_add_all(
-            self._sw, self._i, keys, len(matches), meta, packed, handles.ctypes.data
-        )
-        self.changes += 1
-        if added < len(matches):
-            raise self._refusal(int(handles[added]))
-        return handles.tolist()
-
     def modify(self, handle: int, action: str, params: Sequence[Any] = ()) -> None:
         """Replace the action and the parameters of the entry with a handle, a number from `add`."""
         self._mutable()

@@ -20,7 +20,7 @@ from testbed.control.epochs import set_parity
 from testbed.control.remote.connection import RemoteError
 from testbed.control.remote.switch import RemoteSwitch
 from testbed.control.switch import batch
-from testbed.dataplane import FAULT, HEAVY_HITTER, ROUTING, USM
+from testbed.dataplane import FAULT, HEAVY_HITTER, ROUTING
 from testbed.faults.injector import FaultInjector
 from testbed.faults.specification import parse_faults
 from testbed.measurements.bounce.probes import probe_plan
@@ -272,8 +272,7 @@ def selecting(controls: dict[int, RemoteSwitch]) -> Iterator[FlowSelector]:
         yield selector
     finally:
         with batch(controls.values()):
-            for segment in list(selector._requests):
-                selector._close(segment)
+            selector.close()
         for _ in range(2):  # nothing was counted between them
             selector.retire_quiet()
         selector.finish_retiring()
@@ -319,14 +318,7 @@ def count_an_epoch(
         assert len(meter) > 20
         assert meter.lost.sum() == meter.negative == meter.inconsistent == 0
         assert meter.undecodable == 0
-    handles: dict[int, list[int]] = {}
-    for rule in selector.rules.values():
-        handles.setdefault(int(SEGMENTS.upstream[rule.segment]), []).append(rule.usm.handle)
-    counted = [
-        packets
-        for switch, some in handles.items()
-        for packets in controls[switch].table(USM.rules).counters(some)[:, 0].tolist()
-    ]
+    counted = selector._usm.packets(selector.monitored.entries["handle"]).tolist()
     clean = first["meter"] == 0
     assert sum(counted) >= first["count"][clean & (first["row"] == 0)].sum()
     assert max(counted) > 0

@@ -86,17 +86,6 @@ int64_t ss_table_add(ss_switch *sw, uint32_t t, const uint64_t *key, const uint6
                      uint64_t prio, uint64_t meta, const uint64_t *params) {
     return ss_table_insert(sw->tables + t, key, mask, prio, meta, params);
 }
-/* As ss_table_add, of n exact keys, one after the other; their handles, or an SS_E_ code of the first
- * that fails, at which it ends. Returns how many were added. */
-uint64_t ss_table_add_all(ss_switch *sw, uint32_t t, const uint64_t *keys, uint64_t n, uint64_t meta,
-                          const uint64_t *params, int64_t *handles) {
-    ss_table *table = sw->tables + t;
-    for (uint64_t i = 0; i < n; i++, keys += table->kw) {
-        handles[i] = ss_table_insert(table, keys, NULL, 0, meta, params);
-        if (handles[i] < 0) return i;
-    }
-    return n;
-}
 int ss_table_modify(ss_switch *sw, uint32_t t, uint64_t handle, uint64_t meta,
                     const uint64_t *params) {
     ss_table *table = sw->tables + t;
@@ -123,6 +112,32 @@ uint64_t ss_table_counters(ss_switch *sw, uint32_t t, const uint64_t *handles, u
         if (!row) return i;
         memcpy(out + 2 * i, row + 2, 16);
     }
+    return n;
+}
+/* Of n entries of many switches' tables, entry i of switch which[i]: as the functions of one, one after
+ * the other, up to the first that fails. They return how many did not. Behind each key there is its
+ * mask, unless all keys are exact. `handles` gets the handles, or the SS_E_ code of the one that fails. */
+uint64_t ss_many_add(ss_switch *const *sw, uint32_t t, const int64_t *which, uint64_t n,
+                     const uint64_t *keys, uint64_t prio, uint64_t meta, const uint64_t *params,
+                     int64_t *handles) {
+    for (uint64_t i = 0; i < n; i++) {
+        ss_table *table = sw[which[i]]->tables + t;
+        handles[i] = ss_table_insert(table, keys, keys + table->kw, prio, meta, params);
+        if (handles[i] < 0) return i;
+        keys += table->kw + table->mw;
+    }
+    return n;
+}
+uint64_t ss_many_delete(ss_switch *const *sw, uint32_t t, const int64_t *which, uint64_t n,
+                        const int64_t *handles) {
+    for (uint64_t i = 0; i < n; i++)
+        if (ss_table_remove(sw[which[i]]->tables + t, (uint64_t)handles[i])) return i;
+    return n;
+}
+uint64_t ss_many_counters(ss_switch *const *sw, uint32_t t, const int64_t *which, uint64_t n,
+                          const int64_t *handles, uint64_t *out) {
+    for (uint64_t i = 0; i < n; i++)
+        if (!ss_table_counters(sw[which[i]], t, (const uint64_t *)handles + i, 1, out + 2 * i)) return i;
     return n;
 }
 const uint64_t *ss_table_default_row(ss_switch *sw, uint32_t t) {
