@@ -90,16 +90,6 @@ class OwnLosses(Protocol):
 
 
 @runtime_checkable
-class CountsHostLinks(Protocol):
-    """A network that counts packets of the links of hosts, too."""
-
-    def host_link_counts(self) -> npt.NDArray[np.uint64]:
-        """Return the packets sent, dropped by faults and dropped by queues so far on each directed
-        link of a host, uint64[3, 2 * n_hosts], in the order of `testbed.fabric.host_links`."""
-        ...
-
-
-@runtime_checkable
 class CountsQueues(Protocol):
     """A network that knows how much waits in the queues of its links."""
 
@@ -216,6 +206,12 @@ class Network(Protocol):
 
     def queue_drops(self) -> npt.NDArray[np.uint64]:
         """Return the packets that full queues of each link dropped, uint64[n_links]."""
+        ...
+
+    def host_link_counts(self) -> npt.NDArray[np.uint64]:
+        """Return the packets sent, dropped by faults and dropped by queues so far on each directed
+        link of a host, uint64[3, 2 * n_hosts], in the order of `testbed.fabric.host_links`. What a
+        fault drops at a host's ToR was sent on the link to it."""
         ...
 
     def emulator_drops(self, taken: npt.NDArray[np.uint64]) -> EmulatorDrops | None:
