@@ -90,8 +90,8 @@ class Live(Power):
         """From now on, drop the share ``rate`` of the packets on a directed link.
 
         Raises:
-            FaultError: ``rate`` is not between 0 and 1, or the switch where the link begins (the ToR
-                of a host) does not answer.
+            FaultError: ``rate`` is not between 0 and 1, or the switch where the link begins, or the
+                host's ToR, does not answer.
         """
         host = (link - self.topology.n_links) // 2
         at = int(self.topology.link_src[link] if host < 0 else self.topology.host_tor[host])
