@@ -36,7 +36,7 @@ def fabric_of(settings: Settings) -> Fabric:
     if topology_file(settings.topology) is None:
         if settings.backend == "flow":
             return make_fabric(settings.topology, settings.k, settings.seed)
-        return make_packet_fabric(settings.topology, settings.k)
+        return make_packet_fabric(settings.topology, settings.k, settings.seed)
     fabric = _from_file(settings.topology, settings.tier0, settings.hosts)
     return fabric if settings.backend == "flow" else PacketFabric.of(fabric)
 

@@ -401,7 +401,7 @@ class Settings:
         """Return the settings that this run ignores, each with its reason: ``with
         TOPOLOGY=...``."""
         found = {}
-        if self.topology != "fat-tree":
+        if self.topology.partition(":")[0] != "fat-tree":
             found["k"] = f"with TOPOLOGY={self.topology}"
         if is_described(self.topology):
             for name in ("tier0", "hosts"):

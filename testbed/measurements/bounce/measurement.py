@@ -76,6 +76,5 @@ class BouncedProbes(Running):
         from testbed.measurements.probe_tables import ProbeRows
 
         fabric, plan, number = self._fabric, self._plan, self.sending[0].number
-        path = fabric.host_tor[plan.host] * len(fabric.bouncing) + plan.core
         hosts, packets = (plan.host, plan.host), (counts.sent[number], counts.lost[number])
-        return ProbeRows(PLANS[0], Ecmp(fabric).bounces(), path, *hosts, *packets).tables
+        return ProbeRows(PLANS[0], Ecmp(fabric).bounces(), plan.path, *hosts, *packets).tables

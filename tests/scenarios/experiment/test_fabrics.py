@@ -18,6 +18,7 @@ from testbed.errors import UserError
 from testbed.fabric.clos import leaf_spine
 from testbed.fabric.fat_tree import FatTree
 from testbed.fabric.packet_fabric import PacketFabric
+from testbed.fabric.topologies import is_described
 from testbed.record.fabric_file import write_fabric
 
 CLAB = """
@@ -97,7 +98,6 @@ def test_a_pattern_names_the_racks(tmp_path: Path) -> None:
         ("here.txt", "TOPOLOGY: here.txt"),
         ("here.csv", "TOPOLOGY: "),
         ("broken.clab.yml", "TOPOLOGY: "),
-        ("uneven.edges", "not all uplinks of"),
     ],
 )
 def test_what_is_no_fabric_is_one_line(
@@ -107,16 +107,9 @@ def test_what_is_no_fabric_is_one_line(
     Path("here.txt").write_text("nothing\n")
     Path("here.csv").write_text("one,two\n1,2\n")
     Path("broken.clab.yml").write_text("topology: {nodes: 7}\n")
-    Path("uneven.edges").write_text("leaf1 spine1\nleaf1 spine2\nleaf2 spine1\n")
     with pytest.raises(UserError, match=message) as error:
         fabric_of(settings(topology))
     assert "\n" not in str(error.value)
-
-
-def test_without_packets_uneven_groups_are_a_fabric(tmp_path: Path) -> None:
-    path = tmp_path / "uneven.edges"
-    path.write_text("leaf1 spine1\nleaf1 spine2\nleaf2 spine1\n")
-    assert fabric_of(settings(path, backend="flow")).n_links == 6
 
 
 SHORT: dict[str, Any] = {
@@ -128,13 +121,17 @@ SHORT: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize("topology", ["leaf-spine:4:2", "clos:2:2:2:4:2", "lab.clab.yml"])
+UNEVEN = "leaf-spine:4:3:irregular=20pct", "fat-tree:irregular=10pct", "uneven.edges"
+
+
+@pytest.mark.parametrize("topology", ["leaf-spine:4:2", "clos:2:2:2:4:2", "lab.clab.yml", *UNEVEN])
 def test_a_run_on_packets_loses_what_the_fault_drops_and_finds_it(
     tmp_path: Path, topology: str
 ) -> None:
     name = topology
-    if topology == "lab.clab.yml":
-        (tmp_path / topology).write_text(CLAB)
+    if not is_described(topology):
+        edges = "leaf1 spine1\nleaf1 spine2\nleaf2 spine1\nleaf3 spine1\nleaf3 spine2\n"
+        (tmp_path / topology).write_text(CLAB if topology == "lab.clab.yml" else edges)
         name = str(tmp_path / topology)
     fabric = packet_fabric_of(settings(name))
     link = fabric.link_names[3]
