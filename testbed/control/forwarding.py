@@ -21,6 +21,7 @@ from testbed.dataplane import HEAVY_HITTER, IDENTITY, ROUTING
 from testbed.fabric.directions import Hops
 from testbed.fabric.packet_fabric import PacketFabric
 from testbed.fabric.segments import Segments
+from testbed.fabric.uplink_groups import MOST_GROUPS
 
 _RACK = 24
 """The bits of a prefix that the addresses of a rack share."""
@@ -229,5 +230,6 @@ def needed_entries(topology: PacketFabric, segments: Segments) -> dict[str, int]
 
 
 def group_entries(topology: PacketFabric) -> dict[str, int]:
-    """Return the number of groups of uplinks if that of the compiled program is not enough."""
-    return {} if topology.groups is None else {ROUTING.uplinks: max(2, topology.groups.most)}
+    """Return room for groups of uplinks if the one of the compiled program is not enough: as much
+    for all fabrics, whose switches then run the same program."""
+    return {} if topology.groups is None else {ROUTING.uplinks: MOST_GROUPS}

@@ -19,7 +19,7 @@ from testbed.fabric.clos import Fabric, TopologyError
 from testbed.fabric.ecmp_probabilities import FAR, EcmpProbabilities, Ways
 
 MOST_MEMBERS = 256  # the switch program chooses one by eight bits of a hash
-_MOST_GROUPS = 511  # of nine bits; 0 is none
+MOST_GROUPS = 511  # of nine bits; 0 is none
 _ALL_MEMBERS = 512  # of a switch's action profile
 
 
@@ -36,11 +36,6 @@ class UplinkGroups:
     """The groups of each switch that has some, that with the most ToRs first."""
 
     of_switch: Mapping[int, list[Group]]
-
-    @property
-    def most(self) -> int:
-        """Return the number of groups of the switch with the most."""
-        return max(map(len, self.of_switch.values()))
 
 
 def uplink_groups(fabric: Fabric) -> UplinkGroups | None:
@@ -92,7 +87,7 @@ def _check(fabric: Fabric, switch: int, rows: IntArray) -> None:
     for number, most, what in (
         (int(rows.sum(axis=1).max()), MOST_MEMBERS, "shares of flows in a group of uplinks"),
         (int(rows.max(axis=0).sum()), _ALL_MEMBERS, "shares of flows in its groups of uplinks"),
-        (len(rows), _MOST_GROUPS, "groups of uplinks"),
+        (len(rows), MOST_GROUPS, "groups of uplinks"),
     ):
         if number > most:
             raise TopologyError(
