@@ -75,7 +75,8 @@ def test_files_of_all_kinds_are_one_fabric_of_three_racks(tmp_path: Path, name: 
     wanted = leaf_spine(3, 2)
     assert (fabric.link_src == wanted.link_src).all() and (fabric.link_dst == wanted.link_dst).all()
     assert fabric.hosts_per_tor == (3 if name == "lab.clab.yml" else 2)
-    assert fabric.title == f"the fabric of {name}"
+    hosts = fabric.hosts_per_tor
+    assert fabric.title == f"the fabric of {name} (3 ToRs of {hosts} hosts, 2 switches above)"
     assert packet_fabric_of(settings(path, hosts=5)).n_hosts == 15
     assert fabric_of(settings(path, backend="flow")).n_links == 12
 
@@ -110,6 +111,16 @@ def test_what_is_no_fabric_is_one_line(
     with pytest.raises(UserError, match=message) as error:
         fabric_of(settings(topology))
     assert "\n" not in str(error.value)
+
+
+def test_what_hangs_on_a_tor_alone_is_a_host_if_switches_are_called_otherwise(tmp_path) -> None:
+    """`db1` and `web1` are servers; `spine3`, which has one link left, is a switch as `spine1`."""
+    path = tmp_path / "fabric.edges"
+    above = "leaf1 spine1\nleaf2 spine1\nleaf2 spine3\n"
+    path.write_text(above + "db1 leaf1\nweb1 leaf2\nweb2 leaf2\n")
+    fabric = fabric_of(settings(path, backend="flow"))
+    assert fabric.switch_names == ["leaf1", "leaf2", "spine1", "spine3"]
+    assert fabric.hosts_per_tor == 2
 
 
 SHORT: dict[str, Any] = {
