@@ -73,7 +73,8 @@ def _from_file(topology: str, tier0: str, hosts: int) -> Fabric:
         of_racks[tor] = of_racks.get(tor, 0) + 1
     rack = hosts or max(of_racks.values(), default=HOSTS)
     above = np.bincount(fabric.tier)[1:].tolist()
-    counts = f"{fabric.n_tors} ToRs of {rack} hosts, {' and '.join(map(str, above))} switches above"
+    of = f"{rack} host{'s' if rack > 1 else ''}"
+    counts = f"{fabric.n_tors} ToRs of {of}, {' and '.join(map(str, above))} switches above"
     return Fabric(
         fabric.switch_names,
         fabric.tier,
