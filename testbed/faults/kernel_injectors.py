@@ -155,8 +155,8 @@ class KernelInjector(ABC):
     def _state(self, link: int) -> tuple[list[Fault], float]:
         """Return a link's active faults, by falling priority, and its noise."""
         faults = [fault for fault in self._active.values() if fault.link == link]
-        noisy = self.noise is not None and link < self.topology.n_links
-        noise = float(self.noise[link]) if noisy else 0.0
+        of_host = link >= self.topology.n_links
+        noise = 0.0 if self.noise is None or of_host else float(self.noise[link])
         return sorted(faults, key=lambda fault: fault.match is None), noise
 
     def _update(self, link: int) -> None:
