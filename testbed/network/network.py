@@ -91,12 +91,17 @@ class OwnLosses(Protocol):
 
 @runtime_checkable
 class CountsQueues(Protocol):
-    """A network that knows how much waits in the queues of its links."""
+    """A network that knows how much waits in the queues of its links, and how long packets take."""
 
     def queue_depths(self) -> npt.NDArray[np.uint64] | None:
         """Return the most bytes that a packet found waiting on each directed fabric link since the
         last call, and their sum over all packets so far, uint64[2, n_links]; None if links have no
         rate."""
+        ...
+
+    def travel_us(self, number: int) -> npt.NDArray[np.float64] | None:
+        """Return the mean time in us from a packet's sending to its arrival of each flow of a
+        source, float64[F], nan for a flow without arrivals; None if links have no rate."""
         ...
 
 

@@ -80,7 +80,7 @@ class MatrixRun(Running):
         from testbed.measurements.matrix.probe_matrix import standard_matrix
         from testbed.measurements.matrix.probes import matrix_probes
 
-        fabric = run.fabric
+        fabric, self._network = run.fabric, run.network
         pairs = len(Ecmp(fabric).bounces()) * fabric.hosts_per_tor
         self._probes = probes = matrix_probes(
             fabric,
@@ -94,9 +94,10 @@ class MatrixRun(Running):
 
     def tables(self, counts: Counts) -> Mapping[str, Columns]:
         """Return the paths, and the probes of each pair of hosts sent and lost."""
-        from testbed.measurements.probe_tables import ProbeRows
+        from testbed.measurements.probe_tables import ProbeRows, travel_us
 
         probes, number = self._probes, self.sending[0].number
         hosts = probes.src_host, probes.dst_host
         packets = counts.sent[number], counts.lost[number]
-        return ProbeRows(PLANS[1], probes.paths, probes.path, *hosts, *packets).tables
+        times = travel_us(self._network, number)
+        return ProbeRows(PLANS[1], probes.paths, probes.path, *hosts, *packets, times).tables
