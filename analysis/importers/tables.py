@@ -252,13 +252,18 @@ def _fabric(reader: Importer, files: Sequence[Path], tors: str | None) -> Import
         beside[cable["src"]].add(cable["dst"])
         beside[cable["dst"]].add(cable["src"])
     chosen = _tors(names, beside, roles, tors, files)
+    ends = {
+        name
+        for name in names
+        if name not in chosen and len(beside[name]) == 1 and beside[name] <= chosen
+    }
+    others = {_word(name) for name in names if name not in ends}
+    above = any(name not in chosen and name not in ends for name in names)
     hosts = {
         name: next(iter(beside[name]))
         for name in names
-        if name not in chosen
-        and len(beside[name]) == 1
-        and beside[name] <= chosen
-        and _is_host(name, roles)
+        if name in ends
+        and (_is_host(name, roles) or (above and name not in roles and _word(name) not in others))
     }
     columns: dict[str, list[Any]] = {n: [] for n in ("src", "dst", "src_tier", "dst_tier")}
     interfaces: dict[str, dict[str, str]] = {}
@@ -343,6 +348,11 @@ def _is_host(name: str, roles: Mapping[str, str]) -> bool:
     return bool(_HOST.match(roles.get(name, "")) or _HOST.match(name)) or (
         roles.get(name) in ("host", "server", "client")
     )
+
+
+def _word(name: str) -> str:
+    """Return the word that a name begins with, which nodes of a kind have in common."""
+    return re.split(r"[^a-z]", name.lower(), maxsplit=1)[0]
 
 
 # ---- hosts ---------------------------------------------------------------------------------------

@@ -22,7 +22,8 @@ import numpy as np
 from analysis.telemetry.telemetry import SegmentCounts
 from testbed.arrays import BoolArray, FloatArray, IntArray, LongArray
 from testbed.fabric.clos import Fabric
-from testbed.fabric.segments import Segments
+from testbed.fabric.ecmp import Ecmp
+from testbed.fabric.segments import Segments, segment_share
 
 CHANCE = 1e-3
 """The probability that a segment or link of the fabric is called silent although its flows took
@@ -116,7 +117,13 @@ def _ecmp_shares(segments: Segments, fabric: Fabric) -> tuple[LongArray, FloatAr
     end = np.where(n_up < paths.length, segments.downstream + 1, 0)
     _, group = np.unique(start * n + end, return_inverse=True)
     group = group.reshape(-1).astype(np.int64)
-    ways = np.bincount(fabric.link_src, fabric.tier[fabric.link_dst] > fabric.tier[fabric.link_src])
-    lower = np.where(rises, fabric.link_src[paths.links], fabric.link_dst[paths.links])
-    share = np.exp(-np.bincount(paths.owner, np.log(ways[lower]), len(segments)))
-    return group, share / np.bincount(group, share)[group]
+    ways = np.bincount(fabric.link_src[::2], minlength=fabric.n_switches)
+    below = fabric.tier < fabric.tier.max()
+    if len(np.unique(np.stack((fabric.tier, ways))[:, below], axis=1)[0]) == fabric.tier.max():
+        lower = np.where(rises, fabric.link_src[paths.links], fabric.link_dst[paths.links])
+        share = np.exp(-np.bincount(paths.owner, np.log(ways[lower]), len(segments)))
+    else:  # uplinks lead to different ToRs: what crosses each if all pairs of ToRs send alike
+        pairs = 1.0 - np.eye(fabric.n_tors)
+        share = segment_share(Ecmp(fabric), pairs / pairs.sum(), segments)
+    whole = np.bincount(group, share)[group]
+    return group, np.divide(share, whole, out=np.zeros_like(share), where=whole > 0)

@@ -154,6 +154,10 @@ def _inject(
         FaultInjector(fabric, switches, plan, noise).start()
         return {}
     kind = {"netem": NetemInjector, "nft": NftInjector}[injector]
+    if plan.whole(fabric) is not fabric:
+        raise SettingsError(
+            f"INJECTOR={injector} breaks no links of hosts in a lab: use INJECTOR=p4"
+        )
 
     def egress(link: int) -> tuple[int, str]:
         """Return where a link begins: 0 for the process id, and the name of the interface."""

@@ -10,6 +10,8 @@ from __future__ import annotations
 from functools import lru_cache
 from pathlib import Path
 
+import numpy as np
+
 from analysis.importers.tables import Imported, read_topology
 from scenarios.experiment.settings import Settings, SettingsError
 from testbed.errors import UserError
@@ -36,7 +38,7 @@ def fabric_of(settings: Settings) -> Fabric:
     if topology_file(settings.topology) is None:
         if settings.backend == "flow":
             return make_fabric(settings.topology, settings.k, settings.seed)
-        return make_packet_fabric(settings.topology, settings.k)
+        return make_packet_fabric(settings.topology, settings.k, settings.seed)
     fabric = _from_file(settings.topology, settings.tier0, settings.hosts)
     return fabric if settings.backend == "flow" else PacketFabric.of(fabric)
 
@@ -69,13 +71,17 @@ def _from_file(topology: str, tier0: str, hosts: int) -> Fabric:
     of_racks: dict[str, int] = {}
     for tor in imported.places.get("hosts", {}).values():
         of_racks[tor] = of_racks.get(tor, 0) + 1
+    rack = hosts or max(of_racks.values(), default=HOSTS)
+    above = np.bincount(fabric.tier)[1:].tolist()
+    of = f"{rack} host{'s' if rack > 1 else ''}"
+    counts = f"{fabric.n_tors} ToRs of {of}, {' and '.join(map(str, above))} switches above"
     return Fabric(
         fabric.switch_names,
         fabric.tier,
         fabric.link_src[::2],
         fabric.link_dst[::2],
-        hosts_per_tor=hosts or max(of_racks.values(), default=HOSTS),
-        title=f"the fabric of {path.name}",
+        hosts_per_tor=rack,
+        title=f"the fabric of {path.name} ({counts})",
     )
 
 

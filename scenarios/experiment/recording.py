@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, cast
 
 import numpy as np
@@ -16,7 +16,7 @@ from testbed.dataplane import CAUSES
 from testbed.fabric.pathbf import bloom_mask
 from testbed.measurements.measurement import Counts
 from testbed.measurements.tables import joined
-from testbed.network.network import CountsHostLinks, EmulatorDrops, OwnLosses, Statistics
+from testbed.network.network import EmulatorDrops, OwnLosses, Statistics
 from testbed.network.virtual import DROP_CAUSES
 from testbed.record.documents import Conservation, Network
 from testbed.record.fabric_file import fabric_columns
@@ -104,21 +104,23 @@ def record(emulation: Emulation, history: History, writer: Recorder, drained: bo
     """Write all tables but the registers, from what is known up to now; ``drained`` says that no
     packet is under way any more."""
     network = emulation.network
-    taken = network.fault_drops() + emulation.injector.dropped()  # asks every switch: once
-    by_faults, by_emulator = _drops_of_packets(emulation, taken)
+    injected = emulation.injector.dropped()
+    crossed, by_emulator = _link_counts(emulation, injected)
     drops = network.drops()
     counts = _counts(emulation, history, drops)
     writer.text("truth.yaml", emulation.plan.to_yaml(emulation.topology))
     writer.table("fabric", fabric_columns(emulation.topology))
     writer.table("switches", _switches(emulation))
-    writer.table("links", _links(emulation, taken, by_faults))
+    writer.table("links", _links(emulation, crossed))
     if by_emulator is not None:
         writer.table("emulator_drops", vars(by_emulator))
     writer.table("flows", _flows(emulation, counts))
     for name, columns in joined(one.tables(counts) for one in emulation.measured.values()).items():
         writer.table(name, columns)
     writer.table("drops", _drops(emulation, drops[drops["source"] == emulation.data.number]))
-    network_json = _network(emulation, history, counts, by_faults, by_emulator, drained)
+    if emulation.inputs.real_time:
+        counts = replace(counts, statistics=_real_statistics(emulation, counts, crossed, injected))
+    network_json = _network(emulation, history, counts, by_emulator, drained)
     writer.json("network.json", network_json)
 
 
@@ -172,39 +174,56 @@ def _switches(emulation: Emulation) -> Mapping[str, Any]:
     }
 
 
-def _drops_of_packets(
-    emulation: Emulation, taken: npt.NDArray[np.uint64]
+def _link_counts(
+    emulation: Emulation, injected: npt.NDArray[np.uint64]
 ) -> tuple[npt.NDArray[np.uint64], EmulatorDrops | None]:
-    """Return the packets that faults dropped on each directed link, uint64[n_links], and those that
-    the emulator dropped without a fault; None if the network never does.
+    """Return the packets, those dropped by faults and those dropped by queues of each directed
+    link, uint64[3, n_links + 2 * n_hosts] in the order of `testbed.fabric.host_links`, and what the
+    emulator dropped without a fault; None if the network never does.
 
     Args:
-        taken: The packets that switches and injector say to have dropped, uint64[n_links].
+        injected: The packets that the injector says to have dropped itself on each of these links.
     """
-    network = emulation.network
-    by_faults = taken.copy()
-    own = network.emulator_drops(taken)
-    if own is None:
-        return by_faults, None
-    assert isinstance(network, OwnLosses)
-    return by_faults + network.corrupted(), own
+    network, n_links = emulation.network, emulation.topology.n_links
+    of_fabric = np.stack((network.link_packets(), network.fault_drops(), network.queue_drops()))
+    counts = np.concatenate((of_fabric, network.host_link_counts()), axis=1)
+    # A packet dropped at the link's begin did not cross it; one dropped at a host's ToR did, and a
+    # corrupted one, too.
+    at_begin = counts[1].copy()
+    at_begin[n_links::2] = 0
+    at_begin[:n_links] -= _corrupted(emulation)
+    counts[0] += at_begin + injected
+    counts[1] += injected
+    own = network.emulator_drops(counts[1])
+    if own is not None:
+        assert isinstance(network, OwnLosses)
+        counts[1, :n_links] += network.corrupted()
+    return counts, own
 
 
-def _links(
-    emulation: Emulation, taken: npt.NDArray[np.uint64], by_faults: npt.NDArray[np.uint64]
-) -> Mapping[str, Any]:
+def _real_statistics(
+    emulation: Emulation,
+    counts: Counts,
+    crossed: npt.NDArray[np.uint64],
+    injected: npt.NDArray[np.uint64],
+) -> Statistics:
+    """Return the totals of a real network with what the kernel's injectors drop: a network counts
+    packets that its fault tables dropped, but none of netem or nftables, not even as sent where
+    they drop them at a host."""
+    from_hosts = injected[emulation.topology.n_links :: 2]
+    return replace(
+        counts.statistics,
+        sent=counts.statistics.sent + int(from_hosts.sum()),
+        fault_drops=int(crossed[1].sum()),
+    )
+
+
+def _links(emulation: Emulation, crossed: npt.NDArray[np.uint64]) -> Mapping[str, Any]:
     """Return the columns of the table ``links``, with the counters of each directed link; see
-    `_drops_of_packets`. Links of hosts follow where one of them is faulty."""
-    network, plan = emulation.network, emulation.plan
-    # A packet dropped at the link's begin did not cross it; a corrupted one did.
-    packets = network.link_packets() + taken - _corrupted(emulation)
-    counts = np.stack((packets, by_faults, network.queue_drops()))
+    `_link_counts`. Links of hosts follow where one of them is faulty."""
+    plan = emulation.plan
     whole = plan.whole(emulation.topology)
-    if whole is not emulation.topology:
-        assert isinstance(network, CountsHostLinks)
-        of_hosts = network.host_link_counts()
-        of_hosts[0, 1::2] += of_hosts[1, 1::2]  # dropped where the link begins, at the ToR
-        counts = np.concatenate((counts, of_hosts), axis=1)
+    counts = crossed[:, : whole.n_links]
     rate = np.zeros(whole.n_links)
     for fault in plan.faults:
         rate[fault.link] = max(rate[fault.link], fault.rate)
@@ -261,16 +280,12 @@ def _network(
     emulation: Emulation,
     history: History,
     counts: Counts,
-    by_faults: npt.NDArray[np.uint64],
     by_emulator: EmulatorDrops | None,
     drained: bool,
 ) -> Network:
     """Return the content of ``network.json``: counters of the whole network."""
     statistics = counts.statistics
-    # A real network counts packets that its fault tables dropped, but none of netem or nftables.
-    real = emulation.inputs.real_time
-    fault_drops = int(by_faults.sum()) if real else statistics.fault_drops
-    conservation = _conservation(statistics, fault_drops, by_emulator, drained)
+    conservation = _conservation(statistics, by_emulator, drained)
     network: Network = {
         "fabric": emulation.topology.title,
         "hosts_per_tor": emulation.topology.hosts_per_tor,
@@ -292,7 +307,7 @@ def _network(
     }
     if emulation.plan.whole(emulation.topology) is not emulation.topology:
         network["host_links"] = True
-    if real:
+    if emulation.inputs.real_time:
         network["slowdown"] = history.slowdown
         links, hosts = emulation.events.switched_off()
         network["links_off"], network["hosts_off"] = sorted(links), sorted(hosts)
@@ -303,14 +318,14 @@ def _network(
 
 
 def _conservation(
-    statistics: Statistics, fault_drops: int, by_emulator: EmulatorDrops | None, drained: bool
+    statistics: Statistics, by_emulator: EmulatorDrops | None, drained: bool
 ) -> Conservation:
     """Return the packets sent and what became of them; once the network has drained, also how many
     of them no counter has."""
     counts = {
         "sent": statistics.sent,
         "delivered": statistics.delivered,
-        "fault_drops": fault_drops,
+        "fault_drops": statistics.fault_drops,
         "queue_drops": statistics.queue_drops,
         "ttl_drops": statistics.ttl_drops,
         "other_drops": statistics.other_drops,

@@ -199,22 +199,7 @@ class Scenario:
             found = "nothing" if plan is None else repr(plan)[:60]
             raise SettingsError(f"make_faults returns {found}: it must return a FaultPlan")
         plan.check(topology, settings.duration_s)
-        if settings.real_time:
-            need_no_host_links(plan, topology)
         return plan
-
-
-def need_no_host_links(plan: FaultPlan, topology: Fabric) -> None:
-    """Check that faults are of links between switches, as on real packets they must be.
-
-    Raises:
-        SettingsError: A link of a host is faulty.
-    """
-    if plan.whole(topology) is not topology:
-        raise SettingsError(
-            "FAULTS has links of hosts, which need BACKEND=virtual or flow: on real packets name "
-            "links between switches"
-        )
 
 
 def scenario_names() -> list[str]:

@@ -282,8 +282,8 @@ class Settings:
         str,
         Field(
             description="`fat-tree`; `two-switch`: two linked switches with a host each; "
-            "`leaf-spine:LEAVES:SPINES[:OVERSUB]`; `clos:PODS:TORS:AGGS:CORES[:OVERSUB]`; with "
-            "`BACKEND=flow` each with `:irregular=5pct` to leave out links; or a file of "
+            "`leaf-spine:LEAVES:SPINES[:OVERSUB]`; `clos:PODS:TORS:AGGS:CORES[:OVERSUB]`; each "
+            "with `:irregular=5pct` to leave out links; or a file of "
             "a fabric: a table of links, containerlab, Batfish, networkx, GraphML, GML, Graphviz, "
             "htsim, a list of edges"
         ),
@@ -401,7 +401,7 @@ class Settings:
         """Return the settings that this run ignores, each with its reason: ``with
         TOPOLOGY=...``."""
         found = {}
-        if self.topology != "fat-tree":
+        if self.topology.partition(":")[0] != "fat-tree":
             found["k"] = f"with TOPOLOGY={self.topology}"
         if is_described(self.topology):
             for name in ("tier0", "hosts"):

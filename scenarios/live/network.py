@@ -90,11 +90,13 @@ class Live(Power):
         """From now on, drop the share ``rate`` of the packets on a directed link.
 
         Raises:
-            FaultError: ``rate`` is not between 0 and 1, or the switch where the link begins does
-                not answer.
+            FaultError: ``rate`` is not between 0 and 1, or the switch where the link begins, or the
+                host's ToR, does not answer.
         """
-        if reason := self._controls[int(self.topology.link_src[link])].lost:
-            name = self.topology.switch_names[int(self.topology.link_src[link])]
+        host = (link - self.topology.n_links) // 2
+        at = int(self.topology.link_src[link] if host < 0 else self.topology.host_tor[host])
+        if reason := self._controls[at].lost:
+            name = self.topology.switch_names[at]
             raise FaultError(f"nothing can be injected at {name}: {reason}")
         self.inject(Fault(link, rate))
 

@@ -33,6 +33,7 @@ from scenarios.live.watched_run import WatchedNet, watched_net
 from scenarios.process.new_file import create_file
 from scenarios.process.signals import Stopped
 from testbed.errors import UserError
+from testbed.fabric.host_links import with_hosts
 from testbed.fabric.packet_fabric import PacketFabric
 from testbed.network.mininet import MininetNetwork
 from testbed.network.network import NetworkError
@@ -220,7 +221,8 @@ class Prompt(CLI):
         links = [self._link(words)] if words else [fault.link for fault in self._live.faults]
         for link in links:
             if not self._live.heal(link):
-                raise UsageError(f"{self._live.topology.link_names[link]} is not broken")
+                names = with_hosts(self._live.topology).link_names
+                raise UsageError(f"{names[link]} is not broken")
         self._list_faults()
 
     def do_link(self, line: str) -> None:
@@ -378,7 +380,7 @@ class Prompt(CLI):
 
     def _list_faults(self) -> None:
         """Print the injected faults, and what was switched off."""
-        names = self._live.topology.link_names
+        names = with_hosts(self._live.topology).link_names
         broken = [f"{names[fault.link]} loses {fault.rate:.4g}" for fault in self._live.faults]
         if not self._without_canary:
             print(f"injected: {', '.join(broken) or 'nothing'}", flush=True)
@@ -396,10 +398,13 @@ class Prompt(CLI):
             print(f"not a fault: switched off: {', '.join(off)} (mend: {again})", flush=True)
 
     def _link(self, ends: list[str]) -> int:
-        """Return the number of the directed link between two switches, given by their names."""
+        """Return the number of the directed link between two switches, or a host and its ToR, given
+        by their names."""
         if len(ends) != 2:
             raise UsageError("give a link as two neighbouring switches: agg0_1 core2")
-        return self._live.topology.link("->".join(ends))
+        topology = self._live.topology
+        of_host = {*ends} & {*topology.host_names}
+        return (with_hosts(topology) if of_host else topology).link("->".join(ends))
 
     def _host(self, name: str) -> int:
         """Return the number of a host, given by its name."""

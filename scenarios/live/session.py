@@ -17,7 +17,6 @@ from canary_softswitch.device.messages import P4Error
 from scenarios.experiment.backends import open_backend
 from scenarios.experiment.fabrics import packet_fabric_of
 from scenarios.experiment.inputs import demand_of, inputs_of
-from scenarios.experiment.request import need_no_host_links
 from scenarios.experiment.settings import REAL_TIME, Settings, SettingsError, make_settings
 from scenarios.live.network import Live
 from scenarios.live.power import Power
@@ -68,7 +67,6 @@ def planned(settings: Settings) -> tuple[PacketFabric, FaultPlan]:
     plan = parse_faults(settings.faults, fabric, settings.seed)
     if any(fault.schedule for fault in plan.faults):
         raise SettingsError("FAULTS with times are of runs: leave them out, or use fault and heal")
-    need_no_host_links(plan, fabric)
     return fabric, plan
 
 

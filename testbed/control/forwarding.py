@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Forwarding: prefixes down, ECMP up, as in the fat-tree of Al-Fares et al. (SIGCOMM 2008).
+"""Forwarding: prefixes down, ECMP up, as in the fat-tree of Al-Fares et al. (SIGCOMM 2008); where
+uplinks lead to different ToRs, a group of uplinks for those that have the same ones.
 
 The P4 program has tables of sizes that suit most fabrics, and a run of a larger one makes them as
 large as `needed_entries` says (`testbed.dataplane.adapted`). The tables of a meter's rules keep
@@ -9,6 +10,7 @@ refuses flows when they are full.
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -19,33 +21,39 @@ from testbed.dataplane import HEAVY_HITTER, IDENTITY, ROUTING
 from testbed.fabric.directions import Hops
 from testbed.fabric.packet_fabric import PacketFabric
 from testbed.fabric.segments import Segments
+from testbed.fabric.uplink_groups import MOST_GROUPS
 
 _RACK = 24
 """The bits of a prefix that the addresses of a rack share."""
+_FIRST_GROUP = 1
+"""The number of a switch's first group of uplinks, in the key of their table."""
 
 
 @dataclass
 class Uplinks:
-    """The ECMP group of a switch; ``members`` maps each uplink (a directed link) to its member."""
+    """The ECMP groups of a switch: the uplinks (directed links) of each and their members, several
+    of an uplink with a larger weight."""
 
     control: Tables
-    group: int
-    members: dict[int, int]
+    groups: dict[int, list[tuple[int, int]]]
     _drained: set[int] = field(default_factory=set)
 
     def drain(self, link: int) -> None:
-        """Remove an uplink from the group; its flows move, and packets in flight still arrive."""
+        """Remove an uplink from the groups; its flows move, and packets in flight still arrive. It
+        stays in a group that would have no uplink without it."""
         self._drained.add(link)
         self._write()
 
     def undrain(self, link: int) -> None:
-        """Add a drained uplink, a directed link's id, to the group again."""
+        """Add a drained uplink, a directed link's id, to the groups again."""
         self._drained.remove(link)
         self._write()
 
     def _write(self) -> None:
-        left = [member for link, member in self.members.items() if link not in self._drained]
-        self.control.action_profile(ROUTING.selector).modify_group(self.group, left)
+        profile = self.control.action_profile(ROUTING.selector)
+        for group, members in self.groups.items():
+            left = [member for link, member in members if link not in self._drained]
+            profile.modify_group(group, left or [member for _, member in members])
 
 
 def install_forwarding(
@@ -55,7 +63,7 @@ def install_forwarding(
     mask: int,
     monitor: bool,
 ) -> Uplinks | None:
-    """Install a switch's identity, routes and uplink group; return the group, or None without one.
+    """Install a switch's identity, routes and uplink groups; return these, or None without one.
 
     Args:
         topology: The fabric.
@@ -115,8 +123,25 @@ def routes(topology: PacketFabric, switch: int) -> list[Route]:
             found.append(_prefix(topology, each, length, ROUTING.forward, _hop(topology, link)))
             reached += each < topology.n_tors
     if reached + (switch < topology.n_tors) < topology.n_tors and len(above.links):
-        found.append(Route(0, 0, ROUTING.up))
+        found += _up_routes(topology, switch)
     return found
+
+
+def _up_routes(topology: PacketFabric, switch: int) -> list[Route]:
+    """Return the route up, over the first group of uplinks, and those to the ToRs of others."""
+    if topology.groups is None:
+        return [Route(0, 0, ROUTING.up)]
+    if switch not in topology.groups.of_switch:  # its uplinks lead nowhere else
+        return []
+    _, *others = topology.groups.of_switch[switch]
+    return [
+        Route(0, 0, ROUTING.up, (_FIRST_GROUP,)),
+        *(
+            _prefix(topology, tor, _RACK, ROUTING.up, (number,))
+            for number, group in enumerate(others, _FIRST_GROUP + 1)
+            for tor in group.tors.tolist()
+        ),
+    ]
 
 
 def _pod_routes(topology: PacketFabric, below: Hops) -> list[Route]:
@@ -162,12 +187,30 @@ def _rack_routes(topology: PacketFabric, tor: int) -> list[Route]:
 
 
 def _install_uplinks(topology: PacketFabric, switch: int, control: Tables) -> Uplinks:
-    profile = control.action_profile(ROUTING.selector)
-    up = [link for link in _outgoing(topology, switch) if link % 2 == 0]
-    members = {link: profile.add_member(ROUTING.forward, _hop(topology, link)) for link in up}
-    group = profile.add_group(list(members.values()))
-    control.table(ROUTING.uplinks).add_group_entry([1], group)
-    return Uplinks(control, group, members)
+    """Install the groups of a switch's uplinks, with a member for each share of an uplink, which
+    groups have in common."""
+    if topology.groups is None:
+        found = [[link for link in _outgoing(topology, switch) if link % 2 == 0]]
+    else:
+        found = [group.links.tolist() for group in topology.groups.of_switch[switch]]
+    profile, shares = control.action_profile(ROUTING.selector), Counter[int]()
+    for links in found:
+        shares |= Counter(links)
+    members = {
+        link: [profile.add_member(ROUTING.forward, _hop(topology, link)) for _ in range(n)]
+        for link, n in sorted(shares.items())
+    }
+    groups: dict[int, list[tuple[int, int]]] = {}
+    for number, links in enumerate(found, _FIRST_GROUP):
+        own = [
+            (link, member)
+            for link, n in sorted(Counter(links).items())
+            for member in members[link][:n]
+        ]
+        group = profile.add_group([member for _, member in own])
+        control.table(ROUTING.uplinks).add_group_entry([number], group)
+        groups[group] = own
+    return Uplinks(control, groups)
 
 
 def needed_entries(topology: PacketFabric, segments: Segments) -> dict[str, int]:
@@ -179,7 +222,14 @@ def needed_entries(topology: PacketFabric, segments: Segments) -> dict[str, int]
     # Of a fat-tree, all switches of a tier have as many routes.
     alike = np.unique(topology.tier, return_index=True)[1]
     some = alike if topology.pod_length else np.arange(topology.n_switches)
-    return {
+    found = {
         HEAVY_HITTER.segments: int(np.bincount(segments.downstream).max()),
         ROUTING.routes: max(len(routes(topology, switch)) for switch in some.tolist()),
     }
+    return found | group_entries(topology)
+
+
+def group_entries(topology: PacketFabric) -> dict[str, int]:
+    """Return room for groups of uplinks if the one of the compiled program is not enough: as much
+    for all fabrics, whose switches then run the same program."""
+    return {} if topology.groups is None else {ROUTING.uplinks: MOST_GROUPS}

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The P4 program as a run needs it: with its limit of ICMP messages, tables of its sizes and, for
-real switches, counters of the packets that end in them (`testbed.dataplane.endings`).
+"""The P4 program as a run needs it: with its limit of ICMP messages, tables of its sizes, groups of
+uplinks if one is not enough (`testbed.dataplane.groups`) and, for real switches, counters of the
+packets that end in them (`testbed.dataplane.endings`).
 
 A switch answers so many expired packets in each window of time (`p4/include/expiry.p4`). Window
 and number are constants of the source, so they are literals in the BMv2 JSON. `IcmpLimit.put_into`
@@ -15,8 +16,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from testbed.dataplane import EXPIRY, PROGRAM, DataPlaneError
+from testbed.dataplane import EXPIRY, PROGRAM, ROUTING, DataPlaneError
 from testbed.dataplane.endings import count_endings, describe_endings
+from testbed.dataplane.groups import choose_among_groups, describe_groups
 from testbed.dataplane.program import P4INFO_SUFFIX
 
 
@@ -57,6 +59,8 @@ def adapted_program(
         limit.put_into(program)
     for name, n in small.items():
         tables[name]["max_size"] = n
+    if ROUTING.uplinks in small:
+        choose_among_groups(program)
     if endings:
         count_endings(program)
     adapted = Adapted(folder / source.name, folder / p4info.name)
@@ -75,6 +79,8 @@ def _p4info(source: Path, sizes: Mapping[str, int], endings: bool) -> str:
     text_format.Parse(source.read_text(), info)
     for table in info.tables:
         table.size = sizes.get(table.preamble.name, table.size)
+    if ROUTING.uplinks in sizes:
+        describe_groups(info)
     if endings:
         describe_endings(info)
     return text_format.MessageToString(info)

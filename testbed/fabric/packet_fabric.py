@@ -13,10 +13,10 @@ from testbed.arrays import IntArray, LongArray
 from testbed.fabric.clos import Fabric, TopologyError
 from testbed.fabric.directions import Directions
 from testbed.fabric.ecmp import Ecmp
-from testbed.fabric.ecmp_probabilities import FAR, EcmpProbabilities
 from testbed.fabric.monitors import monitor_switches
 from testbed.fabric.names import plain, shortened
 from testbed.fabric.segments import Segments, segments
+from testbed.fabric.uplink_groups import MOST_MEMBERS, UplinkGroups, uplink_groups
 
 
 class PacketFabric(Fabric):
@@ -27,6 +27,8 @@ class PacketFabric(Fabric):
 
     Attributes:
         pod_length: The bits of the prefix that a pod's addresses share; 0 if they share none.
+        groups: The groups of uplinks that lead to different ToRs; None if a switch's uplinks all
+            lead equally to all that are not below it.
 
     >>> from testbed.fabric.clos import leaf_spine
     >>> fabric = PacketFabric.of(leaf_spine(4, 2, oversubscription=2))
@@ -35,6 +37,7 @@ class PacketFabric(Fabric):
     """
 
     pod_length = 0
+    groups: UplinkGroups | None = None
 
     @classmethod
     def of(cls, fabric: Fabric) -> PacketFabric:
@@ -53,6 +56,7 @@ class PacketFabric(Fabric):
             title=fabric.title,
         )
         need_forwardable(found)
+        found.groups = uplink_groups(found)
         return found
 
     @cached_property
@@ -137,9 +141,16 @@ class PacketFabric(Fabric):
         int64[N]; all paths of a pair are equally long.
         """
         tier = self.tier.astype(np.int64)
-        together = self.pod[src_tor] == self.pod[dst_tor]
-        turn = np.where(together, 1, tier.max())
+        if self.groups is None:
+            turn = np.where(self.pod[src_tor] == self.pod[dst_tor], 1, tier.max())
+        else:  # not all ToRs of a pod may meet in it
+            turn = self._turn[src_tor, dst_tor].astype(np.int64)
         return 2 * turn - tier[src_tor] - tier[dst_tor]
+
+    @cached_property
+    def _turn(self) -> npt.NDArray[np.int8]:
+        """Return the tier where the paths of two ToRs turn, int8[n_tors, n_tors]."""
+        return Ecmp(self).turn
 
     def segments(self, monitors: str = "tor+core", seed: int = 0) -> Segments:
         """Return every path segment between monitor switches.
@@ -161,7 +172,6 @@ def _count_before(values: IntArray) -> LongArray:
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,29}")  # names of files, nodes, interfaces
 _MOST_TIERS = 3
-_MOST_UPLINKS = 256  # the switch program chooses one by eight bits of a hash
 _MOST_PORTS = 511  # of nine bits, the last is the drop port
 _MOST_HOSTS = 253  # addresses of a rack besides its ToR's
 _MOST_SWITCHES = 1 << 15  # of each kind, by the addresses
@@ -170,9 +180,8 @@ _MOST_SWITCHES = 1 << 15  # of each kind, by the addresses
 def need_forwardable(fabric: PacketFabric) -> None:
     """Check that the switch program can forward a fabric's packets.
 
-    It chooses among all uplinks of a switch alike, for each destination that is not below the
-    switch, and knows one way down. So of such a switch every uplink must lead to as many shortest
-    paths, and no two ways lead down from a switch to a ToR.
+    It knows one way down from a switch to a ToR, has numbers for so many ports, and chooses among
+    so many uplinks.
 
     Raises:
         TopologyError: It cannot (one line).
@@ -192,7 +201,7 @@ def need_forwardable(fabric: PacketFabric) -> None:
         (fabric.hosts_per_tor, _MOST_HOSTS, "hosts at a ToR"),
         (fabric.n_ports, _MOST_PORTS, "ports of a switch"),
         (fabric.n_switches, _MOST_SWITCHES, "switches"),
-        (np.bincount(fabric.link_src[::2]).max(), _MOST_UPLINKS, "uplinks of a switch"),
+        (np.bincount(fabric.link_src[::2]).max(), MOST_MEMBERS, "uplinks of a switch"),
     ):
         if number > most:
             raise TopologyError(f"{title} has {number} {what}: packets need at most {most}")
@@ -200,28 +209,10 @@ def need_forwardable(fabric: PacketFabric) -> None:
     if (ecmp.count > 1).any():
         tor, switch = np.argwhere(ecmp.count > 1)[0]
         names = fabric.switch_names
-        raise _needs_flow(
-            fabric, f"there are several ways from {names[switch]} down to {names[tor]}"
+        raise TopologyError(
+            f"{title} needs BACKEND=flow: there are several ways from {names[switch]} down to "
+            f"{names[tor]}"
         )
-    ways = EcmpProbabilities(fabric).ways
-    up = np.arange(0, fabric.n_links, 2)
-    low, high = fabric.link_src[up], fabric.link_dst[up]
-    fan = np.bincount(low, minlength=fabric.n_switches)[low]
-    not_below = ways.down_hops[:, low] == FAR
-    uneven = not_below & (
-        (ways.hops[:, high] + np.uint8(1) != ways.hops[:, low])
-        | (ways.routes[:, high] * fan != ways.routes[:, low])
-    )
-    if uneven.any():
-        tor, link = np.argwhere(uneven)[0]
-        names = fabric.switch_names
-        raise _needs_flow(
-            fabric, f"not all uplinks of {names[low[link]]} lead equally to {names[tor]}"
-        )
-
-
-def _needs_flow(fabric: Fabric, why: str) -> TopologyError:
-    return TopologyError(f"{fabric.title} needs BACKEND=flow: {why}")
 
 
 class TwoSwitches(PacketFabric):

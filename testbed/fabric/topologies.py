@@ -55,7 +55,7 @@ def make_fabric(text: str, k: int, seed: int) -> Fabric:
     regular, _, irregular = text.strip().partition(":irregular=")
     name, *fields = regular.split(":")
     if regular in ("fat-tree", "two-switch"):
-        fabric: Fabric = make_packet_fabric(regular, k)
+        fabric: Fabric = make_packet_fabric(regular, k, seed)
     elif name in _SHAPES:
         shape, numbers = _SHAPES[name]
         try:
@@ -79,11 +79,11 @@ def make_fabric(text: str, k: int, seed: int) -> Fabric:
     return _irregular(fabric, float(share[1]) / 100, seed)
 
 
-def make_packet_fabric(text: str, k: int) -> PacketFabric:
-    """Return the fabric of a run with packets, which is no irregular one.
+def make_packet_fabric(text: str, k: int, seed: int) -> PacketFabric:
+    """Return the fabric of a run with packets.
 
     Args:
-        text, k: See `make_fabric`.
+        text, k, seed: See `make_fabric`.
 
     Raises:
         TopologyError: There is no such fabric, or no packets are sent through it (one line).
@@ -92,12 +92,7 @@ def make_packet_fabric(text: str, k: int) -> PacketFabric:
         return TwoSwitches()
     if text == "fat-tree":
         return FatTree(k)
-    if ":irregular=" in text:
-        raise TopologyError(
-            f"TOPOLOGY={text} needs BACKEND=flow: the switch program forwards through regular "
-            "fabrics"
-        )
-    return PacketFabric.of(make_fabric(text, k, seed=0))
+    return PacketFabric.of(make_fabric(text, k, seed))
 
 
 def unknown(text: str) -> TopologyError:

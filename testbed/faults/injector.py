@@ -61,8 +61,9 @@ class FaultInjector:
         self._active.clear()
 
     def dropped(self) -> npt.NDArray[np.uint64]:
-        """Return zeros, uint64[n_links]: the switches count what these tables drop."""
-        return np.zeros(self.topology.n_links, np.uint64)
+        """Return zeros for each directed link, also those of hosts, uint64[n_links + 2 * n_hosts]:
+        the switches count what these tables drop."""
+        return np.zeros(self.topology.n_links + 2 * self.topology.n_hosts, np.uint64)
 
     def _place(self, link: int) -> tuple[int, int, FaultTable]:
         """Return the switch and the port of a link where its faults act, and the switch's table."""

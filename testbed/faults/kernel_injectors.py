@@ -138,8 +138,9 @@ class KernelInjector(ABC):
             self._update(link)
 
     def dropped(self) -> npt.NDArray[np.uint64]:
-        """Return the packets that the kernel dropped at each directed link, uint64[n_links]."""
-        drops = np.zeros(self.topology.n_links, np.uint64)
+        """Return the packets that the kernel dropped at each directed link, also those of hosts,
+        uint64[n_links + 2 * n_hosts] in the order of `testbed.fabric.host_links`."""
+        drops = np.zeros(self.topology.n_links + 2 * self.topology.n_hosts, np.uint64)
         for link in self._touched:
             drops[link] = self.count(link)
         return drops
@@ -154,7 +155,8 @@ class KernelInjector(ABC):
     def _state(self, link: int) -> tuple[list[Fault], float]:
         """Return a link's active faults, by falling priority, and its noise."""
         faults = [fault for fault in self._active.values() if fault.link == link]
-        noise = 0.0 if self.noise is None else float(self.noise[link])
+        of_host = link >= self.topology.n_links
+        noise = 0.0 if self.noise is None or of_host else float(self.noise[link])
         return sorted(faults, key=lambda fault: fault.match is None), noise
 
     def _update(self, link: int) -> None:
@@ -269,11 +271,12 @@ class NftInjector(KernelInjector):
     """Drops and black holes, of all packets or of matching flows, by nftables' netdev egress hook.
 
     Rates are ``numgen random``; no queueing discipline is needed. Needs Linux 5.16 and nft 1.0.1.
-    Behind the Ethernet header come the shim and then IPv4, so flow matches are raw offsets.
+    Behind the Ethernet header come the shim, but for links of hosts, and then IPv4, so flow matches
+    are raw offsets.
 
     The verdict ``drop`` would make the switch's send fail, and the switch might try again, whereas
     a lossy link gives no sign. So lost frames are forwarded to ``lo``, which discards them because
-    the shim's EtherType has no receiver.
+    the shim's EtherType has no receiver, and a link of a host has another MAC address than ``lo``.
     """
 
     others = "p4 or netem"
@@ -297,7 +300,8 @@ class NftInjector(KernelInjector):
 
     def command(self, interface: str, faults: Sequence[Fault], noise: float) -> Command:
         """Return the command that replaces a link's nftables chain."""
-        return ["nft", "-f", "-"], ruleset(interface, faults, noise)
+        of_host = any(fault.link >= self.topology.n_links for fault in faults)
+        return ["nft", "-f", "-"], ruleset(interface, faults, noise, 0 if of_host else SHIM_BITS)
 
     def count(self, link: int) -> int:
         """Return how many packets the link's nftables chain took away."""
@@ -307,19 +311,22 @@ class NftInjector(KernelInjector):
         return sum(int(c["packets"]) for c in counters if c["name"] == _identifier(interface))
 
 
-def ruleset(interface: str, faults: Sequence[Fault], noise: float) -> str:
+def ruleset(
+    interface: str, faults: Sequence[Fault], noise: float, shim_bits: int = SHIM_BITS
+) -> str:
     """Return nft commands that replace the chain of a link's interface in one transaction.
 
     Args:
         interface: The interface where the link begins.
         faults: Its active faults, by falling priority.
         noise: Its loss rate for packets that no fault matches.
+        shim_bits: The bits between the Ethernet header and IPv4, 0 for a link of a host.
     """
     chain = _identifier(interface)
     lose = f'counter name "{chain}" {_LOSE}'  # the counter outlives the chain's rules
     lines = []
     for fault in faults:
-        match = "" if fault.match is None else _match(fault.match)
+        match = "" if fault.match is None else _match(fault.match, shim_bits)
         lines.append(match + _chance(1.0 if fault.kind == "blackhole" else fault.rate) + lose)
         lines.append(match + "accept")
     if noise:
@@ -346,14 +353,15 @@ def _chance(rate: float) -> str:
     return "" if rate >= 1 else f"numgen random mod {_STEPS} < {round(rate * _STEPS)} "
 
 
-def _match(match: FlowMatch) -> str:
-    terms = [f"@nh,{SHIM_BITS - 16},16 0x0800 "]  # the shim's last field: IPv4 follows
+def _match(match: FlowMatch, shim_bits: int) -> str:
+    """Return the condition that IPv4 follows, as the last 16 bits before it say, and matches."""
+    terms = [f"@nh,{shim_bits - 16},16 0x0800 " if shim_bits else "@ll,96,16 0x0800 "]
     for name, (offset, bits) in _FIELDS.items():
         ternary: Ternary | None = getattr(match, name)
         if ternary is not None and ternary.mask:
             whole = ternary.mask == (1 << bits) - 1
             mask = "" if whole else f"& {ternary.mask:#x} "
-            terms.append(f"@nh,{SHIM_BITS + offset},{bits} {mask}== {ternary.value:#x} ")
+            terms.append(f"@nh,{shim_bits + offset},{bits} {mask}== {ternary.value:#x} ")
     return "".join(terms)
 
 

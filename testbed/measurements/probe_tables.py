@@ -8,14 +8,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from testbed.arrays import IntArray, LongArray
+from testbed.arrays import FloatArray, IntArray, LongArray
 from testbed.fabric.paths import Paths
 from testbed.network.flow import Carried, send
+from testbed.network.network import CountsQueues
 from testbed.record.run_tables import PROBE_COUNTS, PROBE_PATHS
 from testbed.record.tables import Columns
 
 if TYPE_CHECKING:
     from testbed.measurements.measurement import SimulatedRun
+    from testbed.network.network import Network
 
 TABLES = PROBE_PATHS, PROBE_COUNTS
 
@@ -24,7 +26,8 @@ TABLES = PROBE_PATHS, PROBE_COUNTS
 class ProbeRows:
     """The probes of one plan: its name, its paths, and a row for each path and pair of hosts.
 
-    ``path``, ``src_host`` and ``dst_host`` are int32[N], ``sent`` and ``lost`` int64[N].
+    ``path``, ``src_host`` and ``dst_host`` are int32[N], ``sent`` and ``lost`` int64[N];
+    ``travel_us``, float64[N], is the mean time that probes took, None if it is not known.
     """
 
     plan: str
@@ -34,10 +37,12 @@ class ProbeRows:
     dst_host: IntArray
     sent: LongArray
     lost: LongArray
+    travel_us: FloatArray | None = None
 
     @property
     def tables(self) -> dict[str, Columns]:
         """Return the rows as the tables ``probe_paths`` and ``probe_counts``."""
+        times = {} if self.travel_us is None else {"travel_us": self.travel_us}
         return {
             PROBE_PATHS.name: {"plan": [self.plan] * len(self.paths), "path": self.paths},
             PROBE_COUNTS.name: {
@@ -46,8 +51,15 @@ class ProbeRows:
                 "dst_host": self.dst_host,
                 "sent": self.sent,
                 "lost": self.lost,
+                **times,
             },
         }
+
+
+def travel_us(network: Network, number: int) -> FloatArray | None:
+    """Return the mean time in us that the packets of each flow of a source took, float64[F]; None
+    if the network does not know it."""
+    return network.travel_us(number) if isinstance(network, CountsQueues) else None
 
 
 def send_probes(

@@ -15,7 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define FRAME_ROOM 38  /* bytes that switches may add in front; behind them a cache line begins */
+#define FRAME_ROOM 30  /* bytes that switches may add in front; behind them a cache line begins */
 #define FRAME_HEAD 128 /* bytes of a frame that exist when it is sent */
 #define WHEEL 1024     /* windows */
 #define NEVER UINT64_MAX
@@ -26,6 +26,7 @@
 typedef struct {
     uint32_t length, tag;  /* on the wire; index of its flow in its source */
     uint32_t link, number; /* the directed link it travels on, and which of the link's frames */
+    uint64_t born;         /* when its host sent it */
     uint16_t begin, stored;
     uint32_t kind : 8; /* number of its source, or KIND_REPLY */
     uint32_t to : 24;  /* the host that it is for */

@@ -61,6 +61,7 @@ static __attribute__((noinline)) void send_all_on(part_t *part, frame_t *frame,
                                                     int ordered) {
     const ss_result *result = &part->result;
     const uint32_t tag = frame->tag, kind = frame->kind, to = frame->to;
+    const uint64_t born = frame->born;
     for (uint32_t i = 0; i < result->n; i++) {
         if (i) {
             if (!(frame = frame_new(part))) return;
@@ -68,6 +69,7 @@ static __attribute__((noinline)) void send_all_on(part_t *part, frame_t *frame,
             frame->tag = tag;
             frame->kind = kind & 0xff;
             frame->to = to & 0xffffff;
+            frame->born = born;
         }
         send_on(part, frame, &result->packets[i], ordered);
     }

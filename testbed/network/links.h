@@ -268,10 +268,13 @@ static void deliver(part_t *part, frame_t *frame, uint32_t host, uint64_t now) {
             write_reply(&part->replies[part->replies_n++], now, host, frame->data + frame->begin,
                         frame->stored);
     } else {
-        if (frame->to == host)
-            part->net->sources[frame->kind].delivered[frame->tag]++;
-        else
+        source_t *source = &part->net->sources[frame->kind];
+        if (frame->to != host) {
             part->stats.misdelivered++;
+        } else {
+            source->delivered[frame->tag]++;
+            if (source->travelled) source->travelled[frame->tag] += now - frame->born;
+        }
     }
     frame_free(part, frame);
 }
@@ -393,6 +396,7 @@ static inline __attribute__((always_inline)) void send_next(part_t *part, uint32
     frame->tag = flow;
     frame->kind = kind & 0xff;
     frame->to = source->dst_host[flow] & 0xffffff;
+    frame->born = source->time[at];
     uint32_t head = part->net->head < frame->length ? part->net->head : frame->length;
     frame->stored = (uint16_t)(stored < head ? head : stored); /* behind the template it is zero */
     source->sent[flow]++;

@@ -7,8 +7,8 @@ no fault was injected. Most are counted where they are lost: by a socket, a cabl
 port of a soft switch. The others are found by conservation: on each cable, the packets that its
 interface sent minus those that the switch at its other end began to process, and in each switch,
 what it began to process minus what it sent or dropped for a cause. A switch counts what it began to
-process in the table of ingress faults, in an entry for each port that lets every packet pass, and
-what ended in it by cause (`testbed.dataplane.endings`). No packet of a run is without a place.
+process, and what ended in it by cause (`testbed.dataplane.endings`). No packet of a run is without
+a place.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ import numpy as np
 import numpy.typing as npt
 
 from testbed.arrays import LongArray
-from testbed.control.switch import batch, for_each
+from testbed.control.switch import for_each
 from testbed.dataplane import INGRESS_FAULT
-from testbed.dataplane.endings import ANSWERED, ENDINGS
+from testbed.dataplane.endings import ANSWERED, ARRIVED, ENDINGS
 from testbed.fabric.packet_fabric import PacketFabric
 from testbed.network.network import EmulatorDrops
 from testbed.network.nodes import Nodes
@@ -34,39 +34,14 @@ if TYPE_CHECKING:
     from testbed.control.remote.switch import RemoteSwitch
 
 
+_COUNTERS = ENDINGS | {"fault": INGRESS_FAULT.dropped}
+"""The counters of packets that end in a switch, by cause; faults at its egress ports end packets on
+a link."""
+
 _BEFORE_ARRIVAL = ("corrupt", "malformed")
 """Causes for which a packet ends before a switch counts that it arrived."""
 
-_AFTER_ARRIVAL = [cause for cause in ENDINGS if cause not in (ANSWERED, *_BEFORE_ARRIVAL)]
-
-_ANY = (0, 0)
-_EVERYTHING = 1  # the lowest priority: an entry that drops comes first
-
-
-class Arrivals:
-    """Counts the packets that each switch began to process, by ingress port."""
-
-    def __init__(self, topology: PacketFabric, controls: Sequence[RemoteSwitch]) -> None:
-        self.controls = controls
-        self._handles: dict[int, dict[int, int]] = {}
-        with batch(controls):
-            for control in controls:
-                table = control.table(INGRESS_FAULT.faults)
-                for port in range(1, topology.n_ports + 1):
-                    key = [port, *[_ANY] * 5]
-                    handle = table.add(key, INGRESS_FAULT.healthy, priority=_EVERYTHING)
-                    self._handles.setdefault(id(control), {})[port] = handle
-
-    def read(self) -> list[dict[int, int] | None]:
-        """Return the packets of each switch by port; None for a switch that does not answer."""
-
-        def one(control: RemoteSwitch) -> dict[int, int] | None:
-            """Return the packets that one switch received, by port; None if it does not answer."""
-            table, handles = control.table(INGRESS_FAULT.faults), self._handles[id(control)]
-            packets = table.counters(list(handles.values()))[:, 0].tolist()
-            return None if control.lost else dict(zip(handles, packets, strict=True))
-
-        return for_each(self.controls, one)
+_AFTER_ARRIVAL = [cause for cause in _COUNTERS if cause not in (ANSWERED, *_BEFORE_ARRIVAL)]
 
 
 @dataclass(frozen=True)
@@ -92,10 +67,13 @@ class Ended:
         by_cause: Packets of each cause of `ENDINGS`; ``answered`` are those that a switch replaced
             by an ICMP message of its own.
         corrupted: Packets that arrived corrupted on each directed link, int64[n_links].
+        from_hosts: Packets that P4 fault tables dropped on each host's link to its ToR, where it
+            ends, int64[n_hosts].
     """
 
     by_cause: dict[str, int]
     corrupted: LongArray
+    from_hosts: LongArray
 
 
 @dataclass
@@ -105,13 +83,13 @@ class Losses:
     Args:
         topology: The fabric.
         nodes: Its nodes.
-        arrivals: Counts the packets that switches began to process.
+        controls: The control of each switch.
         sockets: The packet sockets of each switch.
     """
 
     topology: PacketFabric
     nodes: Nodes
-    arrivals: Arrivals
+    controls: Sequence[RemoteSwitch]
     sockets: list[PacketSockets]
     _cables: _Cables = field(init=False)
     _at_death: dict[int, LongArray] = field(default_factory=dict)
@@ -129,12 +107,12 @@ class Losses:
 
     @property
     def _shape(self) -> tuple[int, int, int]:
-        return self.topology.n_switches, len(ENDINGS) + 1, self.topology.n_ports + 1
+        return self.topology.n_switches, len(_COUNTERS) + 1, self.topology.n_ports + 1
 
     def begin(self) -> None:
         """Start counting now: packets lost while the network came up do not count."""
         self._begin = self._sent()
-        self._arrived_before = self._arrived(self.arrivals.read())
+        self._arrived_before = self._arrived(self._began())
         self._inside_before = self._counted_inside()
 
     def died(self, switch: int) -> None:
@@ -153,9 +131,10 @@ class Losses:
         """Return the packets that ended in switches so far, by cause."""
         counts = (self._counted_inside() - self._inside_before)[:, :-1]
         topology, by_cause = self.topology, counts.sum(axis=(0, 2)).tolist()
-        row = list(ENDINGS).index("corrupt")
-        corrupted = counts[topology.link_dst, row, topology.link_dst_port]
-        return Ended(dict(zip(ENDINGS, by_cause, strict=True)), corrupted)
+        corrupt, fault = (list(_COUNTERS).index(cause) for cause in ("corrupt", "fault"))
+        corrupted = counts[topology.link_dst, corrupt, topology.link_dst_port]
+        from_hosts = counts[topology.host_tor, fault, topology.host_port]
+        return Ended(dict(zip(_COUNTERS, by_cause, strict=True)), corrupted, from_hosts)
 
     def sent_by_hosts(self) -> int:
         """Return the packets that hosts have sent so far, with those that a cable refused."""
@@ -165,20 +144,32 @@ class Losses:
 
     def _counted_inside(self) -> LongArray:
         """Return what each switch counted of the packets that ended in it: for each cause of
-        `ENDINGS` by ingress port, then what could not be sent, by egress port; int64 of `_shape`.
+        `_COUNTERS` by ingress port, then what could not be sent, by egress port; int64 of `_shape`.
         It is 0 for a switch that does not answer."""
         ports = range(1, self.topology.n_ports + 1)
 
         def one(control: RemoteSwitch) -> LongArray:
             """Return the counts of one switch, by cause and port."""
             counts = np.zeros(self._shape[1:], np.int64)
-            if (ended := control.counts(list(ENDINGS.values()), ports)) is not None:
+            if (ended := control.counts(list(_COUNTERS.values()), ports)) is not None:
                 counts[:-1, 1:] = ended
             for port, packets in (control.unsent() or {}).items():
                 counts[-1, port] = packets
             return counts
 
-        return np.array(for_each(self.arrivals.controls, one)) + self._lost_with_restarts
+        return np.array(for_each(self.controls, one)) + self._lost_with_restarts
+
+    def _began(self) -> list[dict[int, int] | None]:
+        """Return the packets that each switch began to process, by ingress port; None for a switch
+        that does not answer."""
+        ports = range(1, self.topology.n_ports + 1)
+
+        def one(control: RemoteSwitch) -> dict[int, int] | None:
+            """Return the packets of one switch."""
+            counts = control.counts([ARRIVED], ports)
+            return None if counts is None else dict(zip(ports, counts[0].tolist(), strict=True))
+
+        return for_each(self.controls, one)
 
     def count(
         self,
@@ -190,13 +181,14 @@ class Losses:
 
         Args:
             host_drops: Packets that the socket of each host's agent dropped, int64[n_hosts].
-            gone: Packets that faults dropped at each directed link, after its switch had processed
-                them, uint64[n_links].
+            gone: Packets that faults dropped on each directed link, uint64[n_links + 2 * n_hosts]
+                in the order of `testbed.fabric.host_links`; where a switch is at the link's begin,
+                it had processed them.
             quiet: Whether no packet is in flight, so that what has not arrived is lost. Otherwise
                 only packets known to be dropped count.
         """
         sent, refused = (now - then for now, then in zip(self._sent(), self._begin, strict=True))
-        answers = self.arrivals.read()
+        answers = self._began()
         inside = self._counted_inside() - self._inside_before
         for switch in self._restarted:
             answers[switch] = None
@@ -252,7 +244,7 @@ class Losses:
 
     def _by_ingress(self, inside: LongArray, causes: Sequence[str]) -> LongArray:
         """Return the packets that ended for some causes at the end of each cable."""
-        rows = [list(ENDINGS).index(cause) for cause in causes]
+        rows = [list(_COUNTERS).index(cause) for cause in causes]
         counts = inside[:, rows].sum(axis=1)
         ends = zip(self._cables.switch, self._cables.port, strict=True)
         return np.array([counts[s, port] if s >= 0 else 0 for s, port in ends], np.int64)
@@ -314,7 +306,7 @@ class Losses:
         restart is left out: what was sent to it since is counted on the links to it.
 
         Args:
-            answers: See `Arrivals.read`; None for switches that restarted.
+            answers: See `_began`; None for switches that restarted.
             sent: Packets that each cable's interface sent.
             dropped: Packets that the socket at each cable's end dropped.
             gone: Packets that faults dropped at each directed link.
@@ -326,13 +318,15 @@ class Losses:
         came = np.where(np.isin(receiver, list(restarted)), sent - dropped, came)
         left, refused = (now - then for now, then in zip(self._sent(), self._begin, strict=True))
         left += refused
-        left[: self.topology.n_links] += gone.astype(np.int64)
+        n_links, n_hosts = self.topology.n_links, self.topology.n_hosts
+        left[:n_links] += gone[:n_links].astype(np.int64)
+        left[n_links + n_hosts :] += gone[n_links + 1 :: 2].astype(np.int64)
         sender, size = self._senders, self.topology.n_switches
         lost = np.bincount(receiver[receiver >= 0], came[receiver >= 0], size)
         lost = lost - np.bincount(sender[sender >= 0], left[sender >= 0], size)
-        after = [row for row, cause in enumerate(ENDINGS) if cause in _AFTER_ARRIVAL]
+        after = [row for row, cause in enumerate(_COUNTERS) if cause in _AFTER_ARRIVAL]
         lost -= inside[:, [*after, -1]].sum(axis=(1, 2))
-        before = [list(ENDINGS).index(cause) for cause in _BEFORE_ARRIVAL]
+        before = [list(_COUNTERS).index(cause) for cause in _BEFORE_ARRIVAL]
         unprocessed = inside[:, before].sum(axis=(1, 2))
         return lost - np.where(np.isin(np.arange(size), list(restarted)), unprocessed, 0)
 

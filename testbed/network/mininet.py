@@ -31,7 +31,7 @@ from testbed.dataplane import FAULT
 from testbed.dataplane.endings import ANSWERED
 from testbed.fabric.packet_fabric import PacketFabric
 from testbed.network.hosts import HostAgents
-from testbed.network.losses import Arrivals, Losses
+from testbed.network.losses import Losses
 from testbed.network.namespaces import inside
 from testbed.network.network import DROP, EmulatorDrops, NetworkError, Statistics
 from testbed.network.nodes import Nodes
@@ -97,7 +97,8 @@ class MininetNetwork:
         self._spawning = threading.Lock()
         self._stopped = False
         self._losses: Losses | None = None
-        self._dropped_before = np.zeros(topology.n_links, np.uint64)  # by switches that restarted
+        # by switches that restarted, in the order of `_fault_drops`
+        self._dropped_before = np.zeros(topology.n_links + topology.n_hosts, np.uint64)
         self._quiet = False
         self._stopped_switches: set[int] = set()
         self._cut_off: set[int] = set()
@@ -142,8 +143,7 @@ class MininetNetwork:
             [(nodes.pid(name), f"{name}-eth0") for name in topology.host_names]
         )
         if not foreign:
-            arrivals = Arrivals(topology, self.controls)
-            self._losses = Losses(topology, nodes, arrivals, self._switches.sockets())
+            self._losses = Losses(topology, nodes, self.controls, self._switches.sockets())
         self._switches.watch()
 
     def __enter__(self) -> MininetNetwork:
@@ -189,8 +189,8 @@ class MininetNetwork:
         """Keep what a switch has counted, before it is ended."""
         if self._losses is None:
             return
-        own = self.topology.link_src == switch
-        self._dropped_before[own] = self.fault_drops()[own]
+        own = np.concatenate((self.topology.link_src, self.topology.host_tor)) == switch
+        self._dropped_before[own] = self._dropped_at_egress()[own]
         self._losses.restarted(switch)
 
     def stop_switch(self, switch: int) -> None:
@@ -382,7 +382,7 @@ class MininetNetwork:
         return Statistics(
             sent=self._losses.sent_by_hosts() + causes[ANSWERED],
             delivered=agents["received"],
-            fault_drops=int(self.fault_drops().sum()),
+            fault_drops=int(self._dropped_at_egress().sum()) + int(ended.from_hosts.sum()),
             queue_drops=0,
             ttl_drops=causes["ttl"] + causes[ANSWERED],
             other_drops=sum(causes[cause] for cause in ("no_route", "local", "malformed")),
@@ -397,7 +397,28 @@ class MininetNetwork:
 
     def fault_drops(self) -> npt.NDArray[np.uint64]:
         """Return the packets that P4 fault tables dropped at each link, uint64[n_links]."""
+        return self._dropped_at_egress()[: self.topology.n_links]
+
+    def _dropped_at_egress(self) -> npt.NDArray[np.uint64]:
+        """Return the same, followed by each host's link from its ToR, uint64[n_links + n_hosts]."""
         return self._dropped_before + _fault_drops(self.topology, self.controls)
+
+    def host_link_counts(self) -> npt.NDArray[np.uint64]:
+        """Return the packets sent, dropped by P4 fault tables and dropped by queues, of which real
+        switches count none, on each directed link of a host, uint64[3, 2 * n_hosts]."""
+        assert self._losses is not None
+        topology, nodes = self.topology, self._nodes
+        counts = np.zeros((3, topology.n_hosts, 2), np.uint64)
+        names = [topology.switch_names[tor] for tor in topology.host_tor.tolist()]
+        of_tors = {name: nodes.counters(name) for name in dict.fromkeys(names)}
+        for host, (tor, port) in enumerate(zip(names, topology.host_port.tolist(), strict=True)):
+            host_name = topology.host_names[host]
+            up, _ = nodes.counters(host_name)[f"{host_name}-eth0"]
+            down, _ = of_tors[tor][f"{tor}-eth{port}"]
+            counts[0, host] = up, down
+        counts[1, :, 0] = self._losses.ended().from_hosts
+        counts[1, :, 1] = self._dropped_at_egress()[topology.n_links :]
+        return counts.reshape(3, -1)
 
     def corrupted(self) -> npt.NDArray[np.uint64]:
         """Return the packets that arrived corrupted on each link, uint64[n_links]; the switch there
@@ -416,8 +437,9 @@ class MininetNetwork:
         Before `drain` only packets known to be dropped count.
 
         Args:
-            taken: Packets that faults dropped at each directed link, uint64[n_links]: those of
-                `fault_drops` and of a kernel injector.
+            taken: Packets that faults dropped on each directed link, also those of hosts,
+                uint64[n_links + 2 * n_hosts]: those of `fault_drops`, of `host_link_counts` and of
+                a kernel injector.
         """
         assert self._losses is not None
         drops = self._hosts.receive_drops()
@@ -460,9 +482,19 @@ class MininetNetwork:
         return self._switches.pid(switch)
 
     def egress(self, link: int) -> tuple[int, str]:
-        """Return where a directed link begins: a process id in that namespace and the interface."""
-        name = self.topology.switch_names[int(self.topology.link_src[link])]
-        return self._nodes.pid(name), f"{name}-eth{int(self.topology.link_src_port[link])}"
+        """Return where a directed link begins, also one of a host: a process id in that namespace
+        and the interface."""
+        topology = self.topology
+        host, down = divmod(link - topology.n_links, 2)
+        if host < 0:
+            switch, port = int(topology.link_src[link]), int(topology.link_src_port[link])
+        elif down:
+            switch, port = int(topology.host_tor[host]), int(topology.host_port[host])
+        else:
+            name = topology.host_names[host]
+            return self._nodes.pid(name), f"{name}-eth0"
+        name = topology.switch_names[switch]
+        return self._nodes.pid(name), f"{name}-eth{port}"
 
     def host(self, name: str) -> Any:
         """Return a Mininet host, to run commands on it: ``host("h0_0_0").cmd("ping ...")``."""
@@ -546,10 +578,13 @@ def _link_packets(topology: PacketFabric, nodes: Nodes) -> npt.NDArray[np.uint64
 
 
 def _fault_drops(topology: PacketFabric, controls: list[RemoteSwitch]) -> npt.NDArray[np.uint64]:
-    """Return the packets that P4 fault tables dropped at each directed link, uint64[n_links]."""
+    """Return the packets that P4 fault tables at egress ports dropped: on each directed link, and
+    then on each host's link from its ToR, uint64[n_links + n_hosts]."""
     from testbed.control.switch import for_each
 
     every_port = range(1, topology.n_ports + 1)
     counts = for_each(controls, lambda c: c.counter(FAULT.dropped, every_port))
-    ports = zip(topology.link_src, topology.link_src_port, strict=True)
-    return np.array([counts[s]["packets"][p] for s, p in ports], np.uint64)
+    switches = np.concatenate((topology.link_src, topology.host_tor))
+    ports = np.concatenate((topology.link_src_port, topology.host_port))
+    packets = [counts[s]["packets"][p] for s, p in zip(switches, ports, strict=True)]
+    return np.array(packets, np.uint64)

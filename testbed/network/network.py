@@ -90,23 +90,18 @@ class OwnLosses(Protocol):
 
 
 @runtime_checkable
-class CountsHostLinks(Protocol):
-    """A network that counts packets of the links of hosts, too."""
-
-    def host_link_counts(self) -> npt.NDArray[np.uint64]:
-        """Return the packets sent, dropped by faults and dropped by queues so far on each directed
-        link of a host, uint64[3, 2 * n_hosts], in the order of `testbed.fabric.host_links`."""
-        ...
-
-
-@runtime_checkable
 class CountsQueues(Protocol):
-    """A network that knows how much waits in the queues of its links."""
+    """A network that knows how much waits in the queues of its links, and how long packets take."""
 
     def queue_depths(self) -> npt.NDArray[np.uint64] | None:
         """Return the most bytes that a packet found waiting on each directed fabric link since the
         last call, and their sum over all packets so far, uint64[2, n_links]; None if links have no
         rate."""
+        ...
+
+    def travel_us(self, number: int) -> npt.NDArray[np.float64] | None:
+        """Return the mean time in us from a packet's sending to its arrival of each flow of a
+        source, float64[F], nan for a flow without arrivals; None if links have no rate."""
         ...
 
 
@@ -216,6 +211,12 @@ class Network(Protocol):
 
     def queue_drops(self) -> npt.NDArray[np.uint64]:
         """Return the packets that full queues of each link dropped, uint64[n_links]."""
+        ...
+
+    def host_link_counts(self) -> npt.NDArray[np.uint64]:
+        """Return the packets sent, dropped by faults and dropped by queues so far on each directed
+        link of a host, uint64[3, 2 * n_hosts], in the order of `testbed.fabric.host_links`. What a
+        fault drops at a host's ToR was sent on the link to it."""
         ...
 
     def emulator_drops(self, taken: npt.NDArray[np.uint64]) -> EmulatorDrops | None:

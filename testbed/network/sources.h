@@ -23,6 +23,7 @@ typedef struct {
     uint32_t stride, flows;
     const uint32_t *src_host, *dst_host;
     uint32_t *sent, *delivered;
+    uint64_t *travelled; /* ns that the delivered took; NULL: not noted. virtual.c alone does */
 } source_t;
 
 /* An ICMP message that a host received. */

@@ -68,6 +68,7 @@ class Feed(ctypes.Structure):
         ("dst_host", ctypes.c_void_p),
         ("sent", ctypes.c_void_p),
         ("delivered", ctypes.c_void_p),
+        ("travelled", ctypes.c_void_p),
     ]
     held: tuple[npt.NDArray[Any] | None, ...]
 
@@ -79,9 +80,11 @@ class FedSource:
         source: Its flows and their first packets, of which there may be none.
         hosts: The number of hosts.
         longest: The longest frame that the network takes, in bytes.
+        timed: Whether to note how long packets travel, which only virtual time does.
 
     Attributes:
         sent, delivered: Packets of each flow that were sent, and that arrived, uint32[F].
+        travelled: The time in ns that those that arrived took, together, uint64[F], if ``timed``.
         feeding: The block that the C code sends now; to be replaced when it is given another one.
         until_ns: All packets that are sent before this time are in ``feeding`` or earlier blocks.
 
@@ -90,11 +93,14 @@ class FedSource:
             not of these flows, are too long, or their arrays differ in length.
     """
 
-    def __init__(self, source: Source, hosts: int, longest: int = FRAME_MAX) -> None:
+    def __init__(
+        self, source: Source, hosts: int, longest: int = FRAME_MAX, *, timed: bool = False
+    ) -> None:
         self._longest = longest
         flows = len(source.src_host)
         self.sent = np.zeros(flows, np.uint32)
         self.delivered = np.zeros(flows, np.uint32)
+        self.travelled = np.zeros(flows, np.uint64) if timed else None
         self._length = np.ascontiguousarray(source.template_length, np.uint16)
         if {len(source.templates), len(self._length), len(source.dst_host)} != {flows}:
             raise ValueError("a source needs a template and two hosts for each flow")
@@ -157,6 +163,7 @@ class FedSource:
             self._dst.ctypes.data,
             self.sent.ctypes.data,
             self.delivered.ctypes.data,
+            None if self.travelled is None else self.travelled.ctypes.data,
         )
         feed.held = (time, flow, size, ttl)
         return feed

@@ -185,7 +185,7 @@ class VirtualNetwork:
 
     def add_source(self, source: Source) -> int:
         """Let hosts send a source's frames and return the source's number, as in `drops`."""
-        fed = FedSource(source, self.topology.n_hosts, JUMBO_MAX)
+        fed = FedSource(source, self.topology.n_hosts, JUMBO_MAX, timed=self._has_rate)
         number = self._library.net_add_source(self._net, ctypes.byref(fed.feeding))
         if number < 0:
             raise ValueError("the virtual network can have at most 8 sources")
@@ -256,6 +256,14 @@ class VirtualNetwork:
     def delivered(self, number: int) -> npt.NDArray[np.uint32]:
         """Return the packets of each flow that reached its destination, a live view, uint32[F]."""
         return self._fed[number].delivered
+
+    def travel_us(self, number: int) -> npt.NDArray[np.float64] | None:
+        """Return the mean time in us from a packet's sending to its arrival of each flow of a
+        source, float64[F], nan for a flow without arrivals; None if links have no rate."""
+        fed = self._fed[number]
+        if fed.travelled is None:
+            return None
+        return fed.travelled / np.where(fed.delivered > 0, fed.delivered * 1000.0, np.nan)
 
     @property
     def statistics(self) -> Statistics:

@@ -150,6 +150,17 @@ PROBE_COUNTS = Schema(
         ),
         _packets("sent", "probes sent"),
         _packets("lost", "probes lost"),
+        Column(
+            "travel_us",
+            "float64",
+            "the mean time from a probe's sending to its arrival, of a path that leads back its "
+            "round-trip time; with `RATE` in virtual time",
+            "us",
+            null="nan: none arrived",
+            required=False,
+            low=0,
+            high=COUNT_LIMIT,
+        ),
     ),
     required=False,
 )

@@ -65,7 +65,7 @@ class BouncedProbes(Running):
         from testbed.measurements.bounce.probes import probe_plan
         from testbed.measurements.ip_in_ip import probe_source
 
-        self._fabric = run.fabric
+        self._fabric, self._network = run.fabric, run.network
         self._plan = plan = probe_plan(run.fabric, run.duration_s, run.limits.probes, run.seed)
         source = probe_source(plan.packets, plan.frames, plan.host, plan.host)
         self.sending = (run.add_source(source),)
@@ -73,9 +73,9 @@ class BouncedProbes(Running):
     def tables(self, counts: Counts) -> Mapping[str, Columns]:
         """Return the paths, by ToR and core switch, and the probes sent and lost."""
         from testbed.fabric.ecmp import Ecmp
-        from testbed.measurements.probe_tables import ProbeRows
+        from testbed.measurements.probe_tables import ProbeRows, travel_us
 
         fabric, plan, number = self._fabric, self._plan, self.sending[0].number
-        path = fabric.host_tor[plan.host] * len(fabric.bouncing) + plan.core
         hosts, packets = (plan.host, plan.host), (counts.sent[number], counts.lost[number])
-        return ProbeRows(PLANS[0], Ecmp(fabric).bounces(), path, *hosts, *packets).tables
+        times, paths = travel_us(self._network, number), Ecmp(fabric).bounces()
+        return ProbeRows(PLANS[0], paths, plan.path, *hosts, *packets, times).tables

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from testbed.fabric.ecmp import Ecmp
 from testbed.fabric.packet_fabric import PacketFabric
 from testbed.measurements.ip_in_ip import probe_frames
 from testbed.network.schedules import Rounds
@@ -19,17 +20,17 @@ from testbed.network.schedules import Rounds
 
 @dataclass(frozen=True)
 class ProbePlan:
-    """N = hosts x core switches pairs, each probed ``packets`` times; those of a host together.
+    """N pairs of a host and a core switch, each probed ``packets`` times; those of a host together.
 
     Attributes:
         host: The host of each pair, int32[N].
-        core: Its core switch, as an index among the core switches, int32[N].
+        path: Its path, as an index of `testbed.fabric.ecmp.Ecmp.bounces`, int32[N].
         frames: The frame of each pair, uint8[N, 64], checksums included.
         packets: When the probes of each pair are sent.
     """
 
     host: npt.NDArray[np.int32]
-    core: npt.NDArray[np.int32]
+    path: npt.NDArray[np.int32]
     frames: npt.NDArray[np.uint8]
     packets: Rounds
 
@@ -44,20 +45,23 @@ def probe_plan(topology: PacketFabric, duration_s: float, packets: int, seed: in
         seed: Draws the phases.
     """
     rng = np.random.default_rng([seed, 0x9B0BE])
-    bouncing = topology.bouncing
-    below = np.flatnonzero(~np.isin(topology.host_tor, bouncing))
-    pairs = np.arange(len(below) * len(bouncing), dtype=np.int64)
-    nth, core = np.divmod(pairs, len(bouncing))
-    host = below[nth]
+    paths = Ecmp(topology).bounces()
+    half = paths.links.reshape(len(paths), -1)[:, : int(topology.tier.max())]
+    tor, core = topology.link_src[half[:, 0]], topology.link_dst[half[:, -1]]
+    of_tor = np.bincount(tor, minlength=topology.n_tors)[topology.host_tor]
+    host = np.repeat(np.arange(topology.n_hosts), of_tor)
+    pairs = np.arange(len(host), dtype=np.int64)
+    nth = pairs - np.repeat(of_tor.cumsum() - of_tor, of_tor)
+    path = np.searchsorted(tor, topology.host_tor[host]) + nth
     # the two inner ports together are the pair's number
     ports = pairs >> 16, pairs & 0xFFFF
-    frames = probe_frames(topology, host, bouncing[core], host, ports)
+    frames = probe_frames(topology, host, core[path], host, ports)
 
     phase = rng.random(len(pairs))
     order = np.argsort(phase, kind="stable").astype(np.uint32)
     return ProbePlan(
         host=host.astype(np.int32),
-        core=core.astype(np.int32),
+        path=path.astype(np.int32),
         frames=frames,
         packets=Rounds(order, phase[order], packets, duration_s * 1e9 / packets),
     )

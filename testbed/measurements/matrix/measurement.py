@@ -75,17 +75,18 @@ class MatrixRun(Running):
     """The probes of a run with packets."""
 
     def __init__(self, run: PacketRun) -> None:
+        from testbed.fabric.ecmp import Ecmp
         from testbed.measurements.ip_in_ip import probe_source
         from testbed.measurements.matrix.probe_matrix import standard_matrix
         from testbed.measurements.matrix.probes import matrix_probes
 
-        fabric = run.fabric
-        pairs = (~np.isin(fabric.host_tor, fabric.bouncing)).sum() * len(fabric.bouncing)
+        fabric, self._network = run.fabric, run.network
+        pairs = len(Ecmp(fabric).bounces()) * fabric.hosts_per_tor
         self._probes = probes = matrix_probes(
             fabric,
             standard_matrix(fabric),
             run.duration_s,
-            packets=int(pairs) * run.limits.probes,  # as many as NetBouncer's
+            packets=pairs * run.limits.probes,  # as many as NetBouncer's
             seed=run.seed,
         )
         source = probe_source(probes.packets, probes.frames, probes.src_host, probes.dst_host)
@@ -93,9 +94,10 @@ class MatrixRun(Running):
 
     def tables(self, counts: Counts) -> Mapping[str, Columns]:
         """Return the paths, and the probes of each pair of hosts sent and lost."""
-        from testbed.measurements.probe_tables import ProbeRows
+        from testbed.measurements.probe_tables import ProbeRows, travel_us
 
         probes, number = self._probes, self.sending[0].number
         hosts = probes.src_host, probes.dst_host
         packets = counts.sent[number], counts.lost[number]
-        return ProbeRows(PLANS[1], probes.paths, probes.path, *hosts, *packets).tables
+        times = travel_us(self._network, number)
+        return ProbeRows(PLANS[1], probes.paths, probes.path, *hosts, *packets, times).tables

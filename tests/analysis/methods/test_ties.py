@@ -14,12 +14,12 @@ from analysis.methods.base import diagnose
 from analysis.methods.registry import METHODS, ON_REQUEST, make_method
 from analysis.telemetry.silence import scarce_links, silent_segments
 from analysis.telemetry.telemetry import Connections, Flows, Probes, SegmentCounts, Telemetry
-from testbed.fabric.clos import Fabric, leaf_spine
+from testbed.fabric.clos import Fabric, clos, leaf_spine
 from testbed.fabric.ecmp import Ecmp
 from testbed.fabric.fat_tree import FatTree
 from testbed.fabric.packet_fabric import TwoSwitches
 from testbed.fabric.paths import Paths, PathSets, pointers
-from testbed.fabric.segments import Segments, segments
+from testbed.fabric.segments import Segments, segment_share, segments
 
 # One connection is no evidence by 007's rule, which its threshold of section 5.1 takes it for.
 NAMES = [
@@ -185,6 +185,21 @@ def test_links_that_take_some_flows_from_the_start_are_silent_in_part() -> None:
             assert len(messages) == silent and all(
                 "over tor0_0->agg0_1 count 40%" in s for s in messages
             )
+
+
+def test_where_uplinks_lead_to_other_tors_fewer_flows_are_expected() -> None:
+    """agg0_1 lacks a core, so a third of tor0_0's paths to other pods go over it, not a half."""
+    whole_fabric = clos(2, 2, 2, 4)
+    fabric = whole_fabric.without([whole_fabric.link("agg0_1->core2") >> 1])
+    parts = segments(Ecmp(fabric), np.isin(fabric.tier, (0, 2)))
+    pairs = 1 - np.eye(fabric.n_tors)
+    rules = np.round(20000 * segment_share(Ecmp(fabric), pairs / pairs.sum(), parts))[None]
+    rules = rules.astype(np.int64)
+    counts = SegmentCounts(parts, 50 * rules, 0 * rules, rules[0], rules, rules > 0)
+    assert not len(scarce_links(counts, fabric).links)
+    hole = fabric.link("agg0_1->core3")
+    rules[:, parts.paths.owner[parts.paths.links == hole]] //= 2
+    assert scarce_links(counts, fabric).links[:1].tolist() == [hole]
 
 
 def test_chance_makes_no_link_silent_in_part() -> None:

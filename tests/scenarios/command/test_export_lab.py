@@ -16,9 +16,10 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from scenarios.command.export_lab import export_lab
 from scenarios.experiment.request import make_request
+from scenarios.experiment.settings import SettingsError
 from testbed.control.forwarding import routes
 from testbed.control.remote.switch import parsed
-from testbed.dataplane import FAULT, ROUTING
+from testbed.dataplane import FAULT, INGRESS_FAULT, P4INFO, ROUTING
 from testbed.errors import UserError
 from testbed.fabric.fat_tree import FatTree
 from testbed.faults.specification import parse_faults
@@ -211,6 +212,18 @@ def test_faults_of_the_kernel_are_lines_of_the_switch_that_sends(
     assert re.search(r"^simple_switch_grpc .* -i 1@eth1 -i 2@eth2 ", first, re.M)
     assert not re.search(r"\b(tc|nft) ", second)
     Clab.model_validate(yaml.safe_load((lab / "topology.clab.yml").read_text()))
+
+
+def test_links_of_hosts_are_broken_by_entries_of_their_tor(tmp_path: Path) -> None:
+    given = {"topology": "two-switch", "faults": "h0->tor0:0.25", "noise": "0"}
+    with pytest.raises(SettingsError, match="INJECTOR=nft breaks no links of hosts in a lab"):
+        export(tmp_path, injector="nft", **given)
+    lab = export(tmp_path, **given)
+    table = parsed(P4INFO.read_text()).tables
+    (ids,) = ({t.preamble.id} for t in table if t.preamble.name == INGRESS_FAULT.faults)
+    for tor, broken in (("tor0", 1), ("tor1", 0)):
+        updates = entries_of(lab / "switches" / f"{tor}.txtpb").updates
+        assert sum(update.entity.table_entry.table_id in ids for update in updates) == broken
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,7 @@ from testbed.errors import UserError
 from testbed.fabric.clos import leaf_spine
 from testbed.fabric.fat_tree import FatTree
 from testbed.fabric.packet_fabric import PacketFabric
+from testbed.fabric.topologies import is_described
 from testbed.record.fabric_file import write_fabric
 
 CLAB = """
@@ -74,7 +75,8 @@ def test_files_of_all_kinds_are_one_fabric_of_three_racks(tmp_path: Path, name: 
     wanted = leaf_spine(3, 2)
     assert (fabric.link_src == wanted.link_src).all() and (fabric.link_dst == wanted.link_dst).all()
     assert fabric.hosts_per_tor == (3 if name == "lab.clab.yml" else 2)
-    assert fabric.title == f"the fabric of {name}"
+    hosts = fabric.hosts_per_tor
+    assert fabric.title == f"the fabric of {name} (3 ToRs of {hosts} hosts, 2 switches above)"
     assert packet_fabric_of(settings(path, hosts=5)).n_hosts == 15
     assert fabric_of(settings(path, backend="flow")).n_links == 12
 
@@ -97,7 +99,6 @@ def test_a_pattern_names_the_racks(tmp_path: Path) -> None:
         ("here.txt", "TOPOLOGY: here.txt"),
         ("here.csv", "TOPOLOGY: "),
         ("broken.clab.yml", "TOPOLOGY: "),
-        ("uneven.edges", "not all uplinks of"),
     ],
 )
 def test_what_is_no_fabric_is_one_line(
@@ -107,16 +108,19 @@ def test_what_is_no_fabric_is_one_line(
     Path("here.txt").write_text("nothing\n")
     Path("here.csv").write_text("one,two\n1,2\n")
     Path("broken.clab.yml").write_text("topology: {nodes: 7}\n")
-    Path("uneven.edges").write_text("leaf1 spine1\nleaf1 spine2\nleaf2 spine1\n")
     with pytest.raises(UserError, match=message) as error:
         fabric_of(settings(topology))
     assert "\n" not in str(error.value)
 
 
-def test_without_packets_uneven_groups_are_a_fabric(tmp_path: Path) -> None:
-    path = tmp_path / "uneven.edges"
-    path.write_text("leaf1 spine1\nleaf1 spine2\nleaf2 spine1\n")
-    assert fabric_of(settings(path, backend="flow")).n_links == 6
+def test_what_hangs_on_a_tor_alone_is_a_host_if_switches_are_called_otherwise(tmp_path) -> None:
+    """`db1` and `web1` are servers; `spine3`, which has one link left, is a switch as `spine1`."""
+    path = tmp_path / "fabric.edges"
+    above = "leaf1 spine1\nleaf2 spine1\nleaf2 spine3\n"
+    path.write_text(above + "db1 leaf1\nweb1 leaf2\nweb2 leaf2\n")
+    fabric = fabric_of(settings(path, backend="flow"))
+    assert fabric.switch_names == ["leaf1", "leaf2", "spine1", "spine3"]
+    assert fabric.hosts_per_tor == 2
 
 
 SHORT: dict[str, Any] = {
@@ -128,13 +132,17 @@ SHORT: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize("topology", ["leaf-spine:4:2", "clos:2:2:2:4:2", "lab.clab.yml"])
+UNEVEN = "leaf-spine:4:3:irregular=20pct", "fat-tree:irregular=10pct", "uneven.edges"
+
+
+@pytest.mark.parametrize("topology", ["leaf-spine:4:2", "clos:2:2:2:4:2", "lab.clab.yml", *UNEVEN])
 def test_a_run_on_packets_loses_what_the_fault_drops_and_finds_it(
     tmp_path: Path, topology: str
 ) -> None:
     name = topology
-    if topology == "lab.clab.yml":
-        (tmp_path / topology).write_text(CLAB)
+    if not is_described(topology):
+        edges = "leaf1 spine1\nleaf1 spine2\nleaf2 spine1\nleaf3 spine1\nleaf3 spine2\n"
+        (tmp_path / topology).write_text(CLAB if topology == "lab.clab.yml" else edges)
         name = str(tmp_path / topology)
     fabric = packet_fabric_of(settings(name))
     link = fabric.link_names[3]

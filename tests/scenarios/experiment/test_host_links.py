@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import pytest
@@ -16,15 +17,16 @@ from analysis.telemetry.telemetry import MissingTelemetry
 from scenarios.api import localize
 from scenarios.command.localize import export
 from scenarios.command.show import page_text
-from scenarios.experiment.inputs import layout_of
-from scenarios.experiment.request import load_scenario, make_request
+from scenarios.experiment.request import load_scenario
 from scenarios.experiment.run import analyze, run_experiment
-from scenarios.experiment.settings import SettingsError, make_settings
+from scenarios.experiment.settings import make_settings
 from testbed.fabric.host_links import with_hosts
+from testbed.network.requirements import missing
 from testbed.record.manifest import seal
 from testbed.record.run import RunDirectory
 from tests.conftest import quiet
 from tests.present import present
+from tests.real_packets import paced
 
 METHODS = "canary,netbouncer,flock+links,007,detector,mle"
 UP, DOWN = "h0_0_1->tor0_0", "tor3_1->h3_1_0"
@@ -154,11 +156,27 @@ def test_verdicts_of_each_epoch_have_links_of_hosts(tmp_path: Path) -> None:
     assert {run.whole.link_names[link] for link in run.table("verdicts")["link"]} >= {UP, DOWN}
 
 
-def test_real_packets_refuse_them_in_one_line(tmp_path: Path) -> None:
-    request = make_request(None, {"faults": f"{UP}:0.1"})
-    settings = request.settings("softswitch")
-    with pytest.raises(SettingsError, match="need BACKEND=virtual or flow"):
-        request.scenario.faults(layout_of(settings).fabric, settings)
+@pytest.mark.root
+@pytest.mark.real_time
+@pytest.mark.parametrize("backend", ["softswitch", "bmv2"])
+def test_real_packets_are_lost_on_them(backend: Literal["softswitch", "bmv2"], tmp_path) -> None:
+    """Where the P4 program drops them: at the ToR, as they arrive and as they leave."""
+    if reason := missing(backend):
+        pytest.skip(reason)
+    pace = paced(2, 3000, 0.2)
+    run = made(tmp_path / "run", backend=backend, faults=f"{UP}:0.3,{DOWN}:0.2", tcp=0, **pace)
+    links = run.table("links")
+    assert links["name"] == with_hosts(run.fabric).link_names
+    for name, rate in ((UP, 0.3), (DOWN, 0.2)):
+        link = links["name"].index(name)
+        assert links["rate"][link] == rate and links["packets"][link] > 300
+        assert links["fault_drops"][link] / links["packets"][link] == pytest.approx(rate, abs=0.1)
+    assert links["fault_drops"].sum() == run.network["conservation"]["fault_drops"]
+    assert run.network["conservation"].get("unaccounted") == 0 and not run.network["degraded"]
+    assert run.summary["faulty_links"] == [UP, DOWN]
+    blamed = run.table("diagnoses/mle")
+    found = {blamed["link"][i] for i in np.flatnonzero(blamed["flagged"])}
+    assert found == {UP, DOWN}
 
 
 def test_a_record_without_hosts_is_one_line(tmp_path: Path) -> None:

@@ -115,6 +115,22 @@ def test_interfaces_know_how_deep_their_queues_were(tmp_path: Path) -> None:
     assert "queue_largest" not in unlimited.table("counters")
 
 
+def test_probes_know_how_long_they_travelled(tmp_path: Path) -> None:
+    """Over links with a delay of 500 us NetBouncer's probes take 3 ms at least:
+    that of the host, two of the fabric, and the same back. Full queues add to that."""
+    slow = {"rate": 60.0, "delay": 500, "queue": 20, "epoch_ms": 500}
+    run = recorded(tmp_path / "run", "netbouncer,detector", load=0.001, **slow)
+    probes = run.table("probe_counts")
+    back = probes["src_host"] == probes["dst_host"]
+    for which, links in ((back, 6), (~back, 4)):  # deTector's in a pod go one way over four
+        assert 500 * links < probes["travel_us"][which].min() < 500 * links + 100
+    busy = recorded(tmp_path / "busy", "netbouncer", load=0.06, **slow).table("probe_counts")
+    arrived = busy["travel_us"][busy["sent"] > busy["lost"]]
+    assert 3000 < arrived.min() < arrived.mean() / 2
+    unlimited = recorded(tmp_path / "other", "netbouncer")
+    assert "travel_us" not in unlimited.table("probe_counts")
+
+
 def test_what_needs_packets_says_so(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="the measurement counters needs packets"):
         recorded(tmp_path / "run", "canary", "flow", "counters")

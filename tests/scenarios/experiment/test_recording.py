@@ -16,7 +16,7 @@ from tests.conftest import SMALL
 
 def test_flows_begin_and_end_at_the_switches_of_their_hosts(finished_run: RunDirectory) -> None:
     flows, fabric = finished_run.table("flows"), finished_run.fabric
-    host_tor = make_packet_fabric(SMALL.topology, SMALL.k).host_tor
+    host_tor = make_packet_fabric(SMALL.topology, SMALL.k, SMALL.seed).host_tor
     assert np.array_equal(flows["src_tor"], host_tor[flows["src_host"]])
     assert np.array_equal(flows["dst_tor"], host_tor[flows["dst_host"]])
     assert (flows["src_tor"] != flows["dst_tor"]).mean() > 0.5

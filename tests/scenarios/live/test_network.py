@@ -35,9 +35,13 @@ def test_each_epoch_is_measured_for_itself(tmp_path: Path, monkeypatch: pytest.M
         broken = [live.diagnose(methods) for _ in range(2)]
         live.heal(link)
         whole, last = live.diagnose(methods), live.meters()
+        live.fault(fabric.n_links, 0.3)
+        of_host = live.diagnose(methods)
     for measured in (first, last):
         assert measured.sent.sum() > 1000 and not measured.lost.any()
     for found in broken:
         assert list(found) == ["canary-mle", "netbouncer"]
         assert [link in verdict.flagged for verdict in found.values()] == [True, True]
     assert not any(len(verdict.flagged) for verdict in whole.values())
+    assert fabric.n_links in of_host["netbouncer"].flagged
+    assert not len(of_host["canary-mle"].flagged)  # meters are in switches

@@ -40,7 +40,7 @@ def test_each_direction_is_a_segment() -> None:
 def test_probes_turn_at_the_upper_switch() -> None:
     assert Ecmp(TWO).bounces().links.tolist() == [0, 1]
     plan = probe_plan(TWO, 1.0, 100)
-    assert plan.host.tolist() == [0] and plan.core.tolist() == [0]
+    assert plan.host.tolist() == [0] and plan.path.tolist() == [0]
     matrix = standard_matrix(TWO)
     assert matrix.turn.tolist() == [1] and matrix.both_ways.links.tolist() == [0, 1]
     probes = matrix_probes(TWO, matrix, 1.0, 100)

@@ -4,7 +4,10 @@ import numpy as np
 from scapy.layers.inet import IP, UDP
 from scapy.layers.l2 import Ether
 
+from testbed.fabric.clos import leaf_spine
+from testbed.fabric.ecmp import Ecmp
 from testbed.fabric.fat_tree import FatTree
+from testbed.fabric.packet_fabric import PacketFabric
 from testbed.measurements.bounce.probes import probe_plan
 from testbed.network.schedules import listed
 
@@ -13,7 +16,7 @@ K4 = FatTree(4)
 
 def test_every_host_probes_every_core_switch():
     plan = probe_plan(K4, 0.6, packets=100, seed=1)
-    assert len(set(zip(plan.host.tolist(), plan.core.tolist(), strict=True))) == 16 * 4
+    assert len(set(zip(plan.host.tolist(), plan.path.tolist(), strict=True))) == 16 * 4
     assert plan.frames.shape == (64, 64)
     assert len(plan.packets) == 6400
     assert (np.bincount(listed(plan.packets).flow) == 100).all()
@@ -44,7 +47,7 @@ def test_frames_are_ip_in_ip_with_right_checksums():
         assert isinstance(inner, IP) and inner.payload.name == "UDP"
         host = str(inner.src)
         assert outer.src == inner.dst == host
-        core = K4.n_tors + K4.n_aggs + plan.core[pair]
+        core = K4.n_tors + K4.n_aggs + plan.path[pair] % 4
         assert int.from_bytes(bytes(map(int, outer.dst.split(".")))) == K4.switch_ip[core]
         assert outer.ttl == inner.ttl == 15
         assert outer.len == 50 and inner.len == 30 and inner[UDP].len == 10
@@ -52,3 +55,13 @@ def test_frames_are_ip_in_ip_with_right_checksums():
             rebuilt = header.copy()
             del rebuilt.chksum
             assert IP(bytes(rebuilt)).chksum == header.chksum
+
+
+def test_a_host_probes_the_switches_above_it_alone():
+    """leaf0 lacks its link to spine0, so its hosts have one path less."""
+    fabric = PacketFabric.of(leaf_spine(3, 2).without([0]))
+    plan = probe_plan(fabric, 1.0, 1)
+    tor = fabric.host_tor[plan.host]
+    bounces = Ecmp(fabric).bounces()
+    assert (fabric.link_src[bounces.links[bounces.ptr[plan.path]]] == tor).all()
+    assert np.bincount(tor).tolist() == [fabric.hosts_per_tor * n for n in (1, 2, 2)]

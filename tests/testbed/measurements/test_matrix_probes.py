@@ -84,7 +84,7 @@ def test_small_fat_trees_need_paths_within_pods() -> None:
     [("fat-tree", 4), ("fat-tree", 6), ("leaf-spine:6:4", 4), ("clos:3:2:2:6:2", 4)],
 )
 def test_probes_take_the_planned_paths(text: str, k: int) -> None:
-    topology = make_packet_fabric(text, k)
+    topology = make_packet_fabric(text, k, seed=1)
     matrix = probe_matrix(topology, 3, 1 if text.startswith("leaf") else 2)
     plan = matrix_probes(topology, matrix, 0.1, 1, seed=1)
     program = Program.load(PROGRAM, observe=VERDICT.field)

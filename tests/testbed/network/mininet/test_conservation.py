@@ -34,6 +34,7 @@ from tests.present import present
 Kind = Literal["virtual", "softswitch", "bmv2"]
 KERNEL = {"netem": NetemInjector, "nft": NftInjector}
 SETTINGS = {"topology": "two-switch", "epochs": 1, "faults": "tor0->tor1:0.5", "noise": "0.01"}
+OF_HOSTS = "h0->tor0:0.5, tor0->tor1:0.1, tor1->h1:0.5"
 SLOW = slowness()  # as in `make test-vm`: the same packets over more time
 REAL = {"epoch_ms": round(1200 * SLOW), "tcp": 0, "load": 0.9 / SLOW, "probes": 20}
 
@@ -49,12 +50,16 @@ def on_real_packets(backend: str, injector: str) -> Any:
         *(on_real_packets(b, i) for b in ("softswitch", "bmv2") for i in ("p4", "nft", "netem")),
     ],
 )
-def test_every_packet_is_accounted_for(backend: Kind, injector: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("faults", ["tor0->tor1:0.5", OF_HOSTS])
+def test_every_packet_is_accounted_for(
+    backend: Kind, injector: str, faults: str, tmp_path: Path
+) -> None:
     """With 007's traceroutes, of which switches leave most without an answer."""
     if injector in KERNEL and (reason := KERNEL[injector].available()):
         pytest.skip(reason)
     more = {"epoch_ms": 100, "load": 0.05} if backend == "virtual" else REAL
-    run, injected = measured(backend, tmp_path, Observer(), more | {"injector": injector})
+    more |= {"injector": injector, "faults": faults}
+    run, injected = measured(backend, tmp_path, Observer(), more)
     network, links = run.network, run.table("links")
     parts: dict[str, int] = dict(network["conservation"])  # type: ignore[arg-type]
     assert parts["unaccounted"] == 0, parts
@@ -63,11 +68,12 @@ def test_every_packet_is_accounted_for(backend: Kind, injector: str, tmp_path: P
     # The injector's own counts are those of the links.
     assert int(links["fault_drops"].sum()) == parts["fault_drops"]
     if injector in KERNEL:
-        assert np.array_equal(links["fault_drops"], injected)
-    (link,) = np.flatnonzero(links["faulty"])
-    packets = links["packets"][link]
-    assert packets > 50
-    assert links["fault_drops"][link] / packets == pytest.approx(0.5, abs=2 / np.sqrt(packets))
+        assert np.array_equal(links["fault_drops"], injected[: len(links["fault_drops"])])
+    assert links["faulty"].sum() == faults.count("->")
+    for link in np.flatnonzero(links["faulty"]).tolist():
+        packets, rate = links["packets"][link], links["rate"][link]
+        assert packets > 50
+        assert links["fault_drops"][link] / packets == pytest.approx(rate, abs=2 / np.sqrt(packets))
 
 
 PLANTED = 10

@@ -88,6 +88,13 @@ def test_nft_rules_keep_the_order_of_priority() -> None:
     ]
 
 
+def test_nft_rules_of_a_host_s_link_find_ipv4_without_a_shim() -> None:
+    fault = Fault(TOPOLOGY.n_links, 0.1, match=SOME)
+    injector = NftInjector(TOPOLOGY, nowhere, FaultPlan((fault,)))
+    _, text = injector.command("h0_0_0-eth0", [fault], 0.0)
+    assert "@ll,96,16 0x0800 @nh,96,32 == 0xa000002 @nh,176,16 & 0x1 == 0x1 numgen" in text
+
+
 @pytest.mark.parametrize(
     ("faults", "noise", "burst", "options"),
     [

@@ -32,7 +32,7 @@ from tests.testbed.network.mininet.two_switches import UPWARD, bring_up_two, one
 
 pytestmark = pytest.mark.root
 
-NO_FAULTS = np.zeros(2, np.uint64)
+NO_FAULTS = np.zeros(2 + 2 * 2, np.uint64)
 STOPPED = 3000  # packets: twice what a ring of libpcap's holds
 
 

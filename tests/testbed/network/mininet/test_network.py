@@ -161,7 +161,7 @@ def probes(net: MininetNetwork) -> tuple[int, Source, np.ndarray, np.ndarray]:
         plan.host,
         plan.host,
     )
-    return net.add_source(made), made, plan.host, plan.core
+    return net.add_source(made), made, plan.host, plan.path % len(TOPOLOGY.bouncing)
 
 
 def send_probes(net: MininetNetwork, probes, tor: int, core: int, packets: int) -> tuple[int, int]:

@@ -107,7 +107,7 @@ def test_a_dead_path_and_commands_that_are_not_here(terminal: Terminal) -> None:
     assert len(answer.splitlines()) == 1
     assert answer.startswith("iperf: ") and "the path may be dead" in answer and "-J" not in answer
     shown = terminal.say("help").split()
-    for command in ("dpctl", "iperfudp", "switch"):
+    for command in ("dpctl", "iperfudp", "wait"):
         assert command not in shown
         assert terminal.say(command) == f"{command}: there is no such command: see help\n"
     assert "pingall" in shown and "diagnose" in shown
