@@ -434,5 +434,6 @@ def run_config(
     packages = ("canary-testbed", "numpy", "pyarrow")
     config["versions"] = {"python": platform.python_version()}
     config["versions"] |= {package: version(package) for package in packages}
-    config["p4_sources_sha256"] = source_digests(switch_program(measurements))
+    program = switch_program(measurements, settings.routing)
+    config["p4_sources_sha256"] = source_digests(program)
     return config

@@ -21,6 +21,7 @@ from testbed.fabric.clos import Fabric
 from testbed.fabric.names import nearest
 from testbed.fabric.topologies import is_described
 from testbed.faults.plan import noise_range
+from testbed.measurements.programs import Routing
 from testbed.measurements.registry import check_names
 from testbed.record.documents import EPOCHS, TELEMETRY
 from testbed.record.messages import first_problem
@@ -173,6 +174,13 @@ class Settings:
             "other rack gets as much, so 1/7 stays with `K=4` and 3/31 with `K=8`",
         ),
     ] = "uniform"
+    routing: Annotated[
+        Routing,
+        Field(
+            description="how switches choose among equal-cost uplinks: `ecmp`, one for each flow, "
+            "or `spray`, one for each packet"
+        ),
+    ] = "ecmp"
     monitors: Annotated[
         str,
         Field(
@@ -356,6 +364,8 @@ class Settings:
             raise SettingsError(
                 f"INJECTOR={self.injector} needs real links: use INJECTOR=p4, or another BACKEND"
             )
+        if self.backend == "flow" and self.routing != "ecmp":
+            raise SettingsError(f"ROUTING={self.routing} needs packets: use another BACKEND")
         if self.backend == "flow" and self.diagnose == "epoch":
             raise SettingsError("DIAGNOSE=epoch needs packets: leave it out, or another BACKEND")
         if self.backend == "flow" and self.events.strip().lower() != "none":
