@@ -117,9 +117,7 @@ class SprayRun(Running):
         with batch(leaves):
             for leaf, control in enumerate(leaves):
                 for other in (each for each in range(fabric.n_tors) if each != leaf):
-                    control.table(racks).add(
-                        [(address[other], _RACK)], begin, (other * n_spines,)
-                    )
+                    control.table(racks).add([(address[other], _RACK)], begin, (other * n_spines,))
                 for spine, port in enumerate(ports[leaf]):
                     control.table(spines).add([port], count, (spine,))
 
