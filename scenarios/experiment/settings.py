@@ -25,6 +25,7 @@ from testbed.measurements.programs import Routing
 from testbed.measurements.registry import check_names
 from testbed.record.documents import EPOCHS, TELEMETRY
 from testbed.record.messages import first_problem
+from testbed.traffic.collectives import COLLECTIVES, collective
 from testbed.traffic.demand import PACKETS_AN_EPOCH, flow_rates, locality_share
 from testbed.traffic.generator import FAST_FLOWS
 
@@ -130,8 +131,8 @@ class Settings:
         Field(
             description="`hadoop`, `websearch`, `storage`, `pareto` or `SIZES.txt` (flow "
             "sizes, each with the share of flows that are no larger; `:bytes` or `:packets=1460` "
-            "says their unit), each with `:skewed`; "
-            "`FLOWS.csv` (`src,dst,bytes,start`); "
+            "says their unit), each with `:skewed`; `ring-allreduce` or `all-to-all`, with "
+            "`:ranks=16` and `:mb=16`; `FLOWS.csv` (`src,dst,bytes,start`); "
             "or `FILE.pcap[ng][.gz]`, with `:fit` to squeeze its timing into the run,"
             " `:inner` for the packets in tunnels"
         ),
@@ -358,6 +359,7 @@ class Settings:
         noise_range(self.noise)
         self.flow_rates  # noqa: B018
         locality_share(self.locality)
+        collective(self.traffic)
         if self.injector != "auto" and self.backend == "flow":
             raise SettingsError(f"INJECTOR={self.injector} needs packets: leave it out")
         if self.injector in ("netem", "nft") and self.backend == "virtual":
@@ -419,6 +421,9 @@ class Settings:
         if ".cap" in self.traffic.lower() or ".pcap" in self.traffic.lower():
             for name in ("load", "flow_rate", "locality"):
                 found[name] = f"with a capture, TRAFFIC={self.traffic}"
+        if self.traffic.partition(":")[0] in COLLECTIVES:
+            for name in ("flow_rate", "locality"):
+                found[name] = f"with a collective, TRAFFIC={self.traffic}"
         if self.traffic.lower().endswith(".csv"):
             for name in ("load", "locality"):
                 found[name] = f"with a list of flows, TRAFFIC={self.traffic}"

@@ -2,23 +2,23 @@
 // (after SprayCheck, arXiv 2605.03702).
 //
 // `Spraying` takes the place of `Routing`: it has the same tables, and chooses an uplink for every
-// packet. The packets of a flow take the uplinks in turn, beginning with the one that the hash of
-// the 5-tuple and of the switch's bits of pathBF, which the run's seed draws, names. So each flow is
-// spread as evenly as can be, and a switch needs no random numbers. Flows whose hash has the same
-// 12 bits take turns together.
+// packet. The packets of a flow take the uplinks in turn, so each flow is spread as evenly as can be,
+// and a switch needs no random numbers. Every 256 packets the turn begins at another uplink: else
+// two flows of one hash, which take turns together, could keep step and leave uplinks out. The hash
+// has the switch's bits of pathBF, which the run's seed draws, so each seed and switch has its own.
 
-#define SPRAYED 4096                     // turns of a switch, by 12 bits of the hash
+#define SPRAYED 65536                    // turns of a switch, by the hash of a flow
 #define WAYS 16384                       // counters of a leaf: leaves times spines
 
 control Spraying(inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t std) {
     action_selector(HashAlgorithm.identity, 512, 8) uplink_selector;
-    register<bit<8>>(SPRAYED) turns;
+    register<bit<16>>(SPRAYED) turns;
     bit<16> ecmp;
     bit<32> mixed;
     bit<16> src_port;
     bit<16> dst_port;
     bit<1> upward;
-    bit<8> turn;
+    bit<16> turn;
 
     action forward(bit<9> port, bit<48> mac) {
         hdr.ethernet.src_mac = hdr.ethernet.dst_mac;
@@ -70,13 +70,13 @@ control Spraying(inout headers_t hdr, inout metadata_t meta, inout standard_meta
                  { hdr.ipv4.src_ip, hdr.ipv4.dst_ip, src_port, dst_port, hdr.ipv4.protocol,
                    meta.mask },
                  32w0x10000);
-            mixed = (bit<32>)ecmp * 0x9E3779B1;
-            turns.read(turn, 20w0 ++ mixed[11:0]);
-            turns.write(20w0 ++ mixed[11:0], turn + 1);
+            turns.read(turn, 16w0 ++ ecmp);
+            turns.write(16w0 ++ ecmp, turn + 1);
+            mixed = (bit<32>)(ecmp + (8w0 ++ turn[15:8])) * 0x9E3779B1;
             if (meta.upper_tier == 1) {
-                meta.ecmp_hash = mixed[23:16] + turn;
+                meta.ecmp_hash = mixed[23:16] + turn[7:0];
             } else {
-                meta.ecmp_hash = mixed[31:24] + turn;
+                meta.ecmp_hash = mixed[31:24] + turn[7:0];
             }
             uplinks.apply();
         }
