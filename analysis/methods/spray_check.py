@@ -91,21 +91,21 @@ class SprayCheck(Method):
 
     def infer(self, data: Ways, fabric: Fabric, /) -> Diagnosis:
         """Return the diagnosis; a link's score is the number of lossy ways that it explains, plus
-        the share of packets that its ways lack."""
+        the share of packets that all its ways lack."""
         lossy, expected = self.lossy_ways(data)
+        sent = _sums(data, expected, fabric.n_links)
         lacking = _sums(data, np.maximum(expected - data.packets, 0), fabric.n_links)
-        share = lacking / np.maximum(_sums(data, expected, fabric.n_links), 1)
-        score, flagged, left = np.minimum(share, 1.0), [], lossy.copy()
+        share = np.minimum(lacking / np.maximum(sent, 1), 1)
+        blamed = np.zeros(fabric.n_links)
         while True:
-            explains = _sums(data, left, fabric.n_links)
-            if not flagged:
-                score = score + explains
-            worst = int(np.argmax(explains + np.minimum(share, 1) / 2))
+            explains = _sums(data, lossy, fabric.n_links)
+            worst = int(np.argmax(explains + share / 2))
             if explains[worst] < self.pairs:
                 break
-            flagged.append(worst)
-            left &= (data.up != worst) & (data.down != worst)
-        return self.diagnosis(fabric, flagged, score=score)
+            blamed[worst] = explains[worst]
+            lossy &= (data.up != worst) & (data.down != worst)
+        score = np.where(blamed > 0, blamed, explains) + share
+        return self.diagnosis(fabric, np.flatnonzero(blamed), score=score)
 
     def lossy_ways(self, data: Ways) -> tuple[BoolArray, FloatArray]:
         """Return which ways are lossy, bool[pairs, spines], and the packets that each would have
@@ -113,8 +113,8 @@ class SprayCheck(Method):
 
         The reference of a way is its share of what its pair's middle way brought. How far healthy
         ways are from theirs depends on how packets are sprayed: more if at random, less if in turn.
-        It is measured, as a multiple of the square root of the packets, from the middle half of all
-        ways.
+        It is measured, as a multiple of the square root of the packets, from how far the ways over
+        one spine and over the next are apart, in the middle of all.
         """
         kept = ~np.isnan(data.packets)
         found = int(kept.sum())
@@ -124,8 +124,10 @@ class SprayCheck(Method):
             expected = _middle(sent)[:, None] * data.share
             lacks = expected - data.packets
             some = kept & (expected > 0)
-            chance = np.sqrt(np.where(some, expected, 1))
-            spread = _NORMAL * np.median(np.abs(lacks / chance)[some]) if some.any() else 0.0
+            off = np.where(some, lacks / np.sqrt(np.where(some, expected, 1)), np.nan)
+            apart = np.abs(np.diff(off, axis=1))
+            apart = apart[~np.isnan(apart)]
+            spread = _NORMAL * np.median(apart) / np.sqrt(2) if len(apart) else 0.0
             healthy = 2 * self.noise * expected
             z = (lacks - healthy) / np.sqrt(spread**2 * expected + healthy + 1)
             z = np.where(some & (kept.sum(axis=1) > 1)[:, None], z, -np.inf)

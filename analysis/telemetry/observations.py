@@ -308,6 +308,8 @@ def read_segment_counts(record: Record, meters: list[MinusMeter]) -> SegmentCoun
             sent[epoch, at] = lost[epoch, at] = 0
         off = SwitchedOff(record).crossed_by(parts.paths)
         sent[:, off] = lost[:, off] = 0
+        if was_sprayed(record):  # by how many flows a segment should count is not known
+            return SegmentCounts(parts, sent, lost)
         return SegmentCounts(parts, sent, lost, _monitored(record), *_selected(record, sent))
     table = record.table("segments")
     sent, lost = np.zeros((2, epochs, len(parts)), np.int64)

@@ -184,8 +184,8 @@ def arrivals_without_packets(demand: Demand, fabric: Fabric) -> FlowProcess:
     """Return the random process by which flows arrive in a run without packets.
 
     Raises:
-        TrafficError: ``traffic`` names a capture, a list of flows, a collective or nothing, or links
-            cannot carry the load (one line).
+        TrafficError: ``traffic`` names a capture, a list of flows, a collective or nothing, or
+            links cannot carry the load (one line).
     """
     named_packets = (
         ("a capture", capture_file),
@@ -217,9 +217,10 @@ def make_traffic(
 
     ``traffic`` is ``hadoop``, ``websearch``, ``storage``, ``pareto`` or a ``.txt`` file of flow
     sizes, with ``:skewed`` for half of the traffic among 5 % of the racks; a collective
-    (`testbed.traffic.collectives`); a ``.csv`` list of flows (`testbed.traffic.flow_list`); or a capture file, with ``:fit`` to stretch or squeeze
-    its timing to the run's duration instead of cutting it off there. A warning is logged if that
-    cuts packets off.
+    (`testbed.traffic.collectives`); a ``.csv`` list of flows (`testbed.traffic.flow_list`); or a
+    capture file, with ``:fit`` to stretch or squeeze its timing to the run's duration instead of
+    cutting it off there. A warning is logged if that cuts packets off, or if the run ends within
+    the first iteration of a collective.
 
     Args:
         demand: The traffic that hosts send in the run.
@@ -268,9 +269,9 @@ def make_traffic(
     named = workload(demand.traffic)
     if named is None:
         raise TrafficError(
-            f"TRAFFIC={demand.traffic} is unknown: use {', '.join((*WORKLOADS, *COLLECTIVES))}, a "
-            ".txt file of flow sizes (with :skewed), a .csv list of flows, or a .pcap or .pcapng file, also .gz "
-            "(with :fit)"
+            f"TRAFFIC={demand.traffic} is unknown: use {', '.join(WORKLOADS)} or a .txt file of "
+            f"flow sizes (with :skewed), {' or '.join(COLLECTIVES)}, a .csv list of flows, or a "
+            ".pcap or .pcapng file, also .gz (with :fit)"
         )
     kind, pattern = named
     traffic = generate(
