@@ -45,6 +45,7 @@ class GivenSettings(TypedDict, total=False):
     load: float | Literal["auto"]
     flow_rate: Range
     locality: str | float
+    routing: Literal["ecmp", "spray"]
     monitors: Names
     alpha: int
     beta: int

@@ -68,6 +68,8 @@ class Method(ABC):
         base: The method's name without changes. A class may define `name` instead.
         paper: Paper and sections that describe the algorithm; None for methods of this project.
         domain: What the paper assumes; None if that is not known.
+        sprayed: What the method assumes of paths that does not hold where switches spray packets,
+            and what becomes of it; "" if spraying makes no difference to it.
         reads: The part of the telemetry.
         changes: The changes to the published algorithm that the constructor's parameters turn on.
 
@@ -83,6 +85,7 @@ class Method(ABC):
     base: ClassVar[str]
     paper: ClassVar[str | None] = None
     domain: ClassVar[Domain | None] = None
+    sprayed: ClassVar[str] = ""
     reads: Part
     changes: ClassVar[Sequence[Change]] = ()
 
@@ -145,14 +148,15 @@ class Method(ABC):
         return int(telemetry.need(self.reads, self.name).sent.sum())
 
     def outside(self, telemetry: Telemetry, world: World) -> str:
-        """Return a sentence on what of a run is outside of the method's domain; "" if nothing is,
-        or if it has none."""
-        if self.domain is None:
-            return ""
-        part = getattr(telemetry, getattr(self, "reads", ""), None)
-        sent = getattr(part, "sent", np.zeros(0))
-        sent = sent[sent > 0]
-        return self.domain.outside(world, float(np.median(sent)) if len(sent) else None)
+        """Return a line on what of a run is outside of the method's domain, and on what spraying
+        does to it; "" if nothing is."""
+        found = [f"packets were sprayed: {self.sprayed}"] if world.sprayed and self.sprayed else []
+        if self.domain is not None:
+            part = getattr(telemetry, getattr(self, "reads", ""), None)
+            sent = getattr(part, "sent", np.zeros(0))
+            sent = sent[sent > 0]
+            found += [self.domain.outside(world, float(np.median(sent)) if len(sent) else None)]
+        return "; ".join(line for line in found if line)
 
     @property
     def views(self) -> Sequence[str]:

@@ -27,7 +27,7 @@ from scipy.special import bdtrc, betaincinv, pdtrc, xlogy
 from analysis.methods.base import Method
 from analysis.methods.constraints import Count, NotNegative, Positive, Probability, Share
 from analysis.methods.diagnosis import Diagnosis
-from analysis.methods.domain import Domain
+from analysis.methods.domain import SPRAYED_SEGMENTS, Domain
 from analysis.methods.variants import Change
 from analysis.solvers.coordinate_descent import EPSILON
 from analysis.solvers.incidence import Incidence
@@ -82,6 +82,7 @@ class Canary(Method):
         devices=False,
         packets=200,
     )
+    sprayed = SPRAYED_SEGMENTS
     reads = "segments"
     changes = (
         Change(

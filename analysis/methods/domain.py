@@ -10,6 +10,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+SPRAYED_SEGMENTS = (
+    "one upstream count of a flow stands against those of many downstreams, and a bucket that sees "
+    "two pathBFs is dirty (Canary, algorithm 1), so few flows can be compared"
+)
+SPRAYED_TRACES = "a traceroute shows one of a connection's many paths, not that of the lost packet"
+SPRAYED_FLOWS = "a flow's path is unknown, and the model takes it for one of many, not all of them"
+"""What methods assume of paths that does not hold where packets are sprayed, by what they read.
+Probes name their own way, so nothing changes for them."""
+
 
 @dataclass(frozen=True)
 class World:
@@ -20,12 +29,14 @@ class World:
         faulty: How many of them are faulty.
         healthy_loss: The most that a healthy link loses, a share of its packets; None if unknown.
         devices: How many switches failed.
+        sprayed: Whether switches chose an uplink for each packet and not for each flow.
     """
 
     links: int
     faulty: int
     healthy_loss: float | None = None
     devices: int = 0
+    sprayed: bool = False
 
 
 @dataclass(frozen=True)

@@ -40,6 +40,7 @@ from analysis.methods.parameters import (
 )
 from analysis.methods.per_link_loss import PerLinkLoss
 from analysis.methods.sherlock import Sherlock
+from analysis.methods.spray_check import SprayCheck
 from analysis.methods.variants import split, variant
 from analysis.methods.vigil.set_cover import BinaryProgram, IntegerProgram, MaxCoverage
 from analysis.methods.vigil.vigil import Vigil
@@ -82,6 +83,7 @@ ON_REQUEST: dict[str, Callable[..., Localizer]] = {
     "kdd14": Kdd14,
     "any-loss": AnyLoss,
     "per-link-loss": PerLinkLoss,
+    "spray-check": SprayCheck,
 }
 """Methods that run only where a user names them: those that a paper compares its own with, and
 those that may take long."""

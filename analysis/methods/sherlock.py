@@ -17,6 +17,7 @@ import numpy as np
 from analysis.methods.base import Method
 from analysis.methods.constraints import Count
 from analysis.methods.diagnosis import Diagnosis
+from analysis.methods.domain import SPRAYED_FLOWS
 from analysis.methods.flock.flock import Flock, verdict
 from analysis.methods.flock.likelihood import BETTER
 from analysis.methods.flock.model import FlockModel
@@ -53,6 +54,7 @@ class Sherlock(Method):
 
     base = "sherlock"
     paper = "Ferret, 3.2"
+    sprayed = SPRAYED_FLOWS
 
     def __init__(
         self, *, max_failures: Count = 2, jle: bool = True, flock: Flock | None = None

@@ -17,6 +17,10 @@ Canary's segments, 007's connections and deTector's probes are available with an
 Where a link of a host was faulty, everything that hosts measure is told with the links of the hosts
 before and behind its path, as 007, Flock and NetBouncer have them in their graphs. Segments, which
 lie between switches, do not cross them.
+
+Where switches sprayed packets (``ROUTING=spray``), flows have no path of their own: A2 tells none,
+and a flow that left a switch may be at any next one, as if its route had changed. Traceroutes are
+told as they are: each shows one of the ways that packets of its connection took.
 """
 
 from __future__ import annotations
@@ -101,6 +105,11 @@ class Source:
     record: Record
     kinds: Sequence[str]
 
+    @property
+    def sprayed(self) -> bool:
+        """Return True if the packets of a flow took many paths."""
+        return was_sprayed(self.record)
+
     @cached_property
     def off(self) -> SwitchedOff:
         """Return what was switched off at some time of the run."""
@@ -167,6 +176,11 @@ class Source:
         return self.off.probe_counts(counts, self.probe_paths["path"])
 
 
+def was_sprayed(record: Record) -> bool:
+    """Return True if the switches of a run chose an uplink for each packet."""
+    return record.config.get("routing", "ecmp") == "spray"
+
+
 def segments(source: Source) -> SegmentCounts:
     """Return what Canary's meters counted."""
     counts = read_segment_counts(source.record, read_minus_meters(source.record))
@@ -188,7 +202,7 @@ def flows(source: Source) -> Flows | None:
             raise MissingTelemetry("INT needs the path of every flow, but this run recorded none")
         known = np.flatnonzero(used)
         paths = source.between(flows["path"].take(known), known)
-    elif "A2" in kinds and traces is not None:
+    elif "A2" in kinds and traces is not None and not source.sprayed:
         whole = traces["complete"] & (traces["path"].length > 0) & used[traces["flow"]]
         known, paths = traces["flow"][whole], traces["path"].take(np.flatnonzero(whole))
         paths = source.between(paths, known)
@@ -263,7 +277,7 @@ def read_minus_meters(record: Record) -> list[MinusMeter]:
     assert isinstance(record.fabric, PacketFabric)  # as every network of packets is
     decoder = SegmentDecoder(record.fabric, parts, record.table("switches")["id"])
     rules = record.table("rules")
-    rerouted = record.network.get("rerouted")
+    rerouted = None if was_sprayed(record) else record.network.get("rerouted")
     meters = []
     for epoch in range(record.network["epochs"]):
         now = rules["epoch"] == epoch
@@ -294,6 +308,8 @@ def read_segment_counts(record: Record, meters: list[MinusMeter]) -> SegmentCoun
             sent[epoch, at] = lost[epoch, at] = 0
         off = SwitchedOff(record).crossed_by(parts.paths)
         sent[:, off] = lost[:, off] = 0
+        if was_sprayed(record):  # by how many flows a segment should count is not known
+            return SegmentCounts(parts, sent, lost)
         return SegmentCounts(parts, sent, lost, _monitored(record), *_selected(record, sent))
     table = record.table("segments")
     sent, lost = np.zeros((2, epochs, len(parts)), np.int64)

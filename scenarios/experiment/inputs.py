@@ -216,7 +216,7 @@ def inputs_of(
         monitors=settings.monitors,
         epochs=Epochs(settings.epochs, settings.epoch_ns, settings.skew),
         measurements=measurements,
-        program=switch_program(measurements),
+        program=switch_program(measurements, settings.routing),
         limits=Limits(
             SelectionParameters(
                 settings.alpha,

@@ -23,7 +23,7 @@ from analysis.methods.base import views_of
 from analysis.methods.diagnosis import Diagnosis
 from analysis.methods.domain import World
 from analysis.methods.registry import METHODS, BuiltMethod, find_methods
-from analysis.telemetry.observations import read_telemetry
+from analysis.telemetry.observations import read_telemetry, was_sprayed
 from analysis.telemetry.telemetry import MissingTelemetry, SegmentCounts
 from scenarios.experiment.backends import need_backend
 from scenarios.experiment.by_epoch import EpochVerdicts
@@ -325,6 +325,7 @@ def _diagnose(
         faulty=len(truth),
         healthy_loss=noise_range(str(config["noise"]))[1] if "noise" in config else None,
         devices=len(failed_devices(run)),
+        sprayed=was_sprayed(run),
     )
     summary: Summary = {
         "scenario": config["scenario"],
@@ -434,5 +435,6 @@ def run_config(
     packages = ("canary-testbed", "numpy", "pyarrow")
     config["versions"] = {"python": platform.python_version()}
     config["versions"] |= {package: version(package) for package in packages}
-    config["p4_sources_sha256"] = source_digests(switch_program(measurements))
+    program = switch_program(measurements, settings.routing)
+    config["p4_sources_sha256"] = source_digests(program)
     return config

@@ -21,9 +21,11 @@ from testbed.fabric.clos import Fabric
 from testbed.fabric.names import nearest
 from testbed.fabric.topologies import is_described
 from testbed.faults.plan import noise_range
+from testbed.measurements.programs import Routing
 from testbed.measurements.registry import check_names
 from testbed.record.documents import EPOCHS, TELEMETRY
 from testbed.record.messages import first_problem
+from testbed.traffic.collectives import COLLECTIVES, collective
 from testbed.traffic.demand import PACKETS_AN_EPOCH, flow_rates, locality_share
 from testbed.traffic.generator import FAST_FLOWS
 
@@ -129,8 +131,8 @@ class Settings:
         Field(
             description="`hadoop`, `websearch`, `storage`, `pareto` or `SIZES.txt` (flow "
             "sizes, each with the share of flows that are no larger; `:bytes` or `:packets=1460` "
-            "says their unit), each with `:skewed`; "
-            "`FLOWS.csv` (`src,dst,bytes,start`); "
+            "says their unit), each with `:skewed`; `ring-allreduce` or `all-to-all`, with "
+            "`:ranks=16` and `:mb=16`; `FLOWS.csv` (`src,dst,bytes,start`); "
             "or `FILE.pcap[ng][.gz]`, with `:fit` to squeeze its timing into the run,"
             " `:inner` for the packets in tunnels"
         ),
@@ -173,6 +175,13 @@ class Settings:
             "other rack gets as much, so 1/7 stays with `K=4` and 3/31 with `K=8`",
         ),
     ] = "uniform"
+    routing: Annotated[
+        Routing,
+        Field(
+            description="how switches choose among equal-cost uplinks: `ecmp`, one for each flow, "
+            "or `spray`, one for each packet"
+        ),
+    ] = "ecmp"
     monitors: Annotated[
         str,
         Field(
@@ -247,8 +256,9 @@ class Settings:
         Field(
             description="measurements to make besides those that `METHODS` read, for methods of "
             "later: `canary`, `bounce`, `matrix`, `traces`, `counters` (of interfaces), "
-            "`loss_radar`, `fermat`, `flow_radar` (losses of flows on links) or those of installed "
-            "packages, joined by `+`; `all`: the first four; `none`"
+            "`loss_radar`, `fermat`, `flow_radar` (losses of flows on links), `spray_check` (with "
+            "`ROUTING=spray`) or those of installed packages, joined by `+`; `all`: the first "
+            "four; `none`"
         ),
     ] = "none"
     diagnose: Annotated[
@@ -350,12 +360,15 @@ class Settings:
         noise_range(self.noise)
         self.flow_rates  # noqa: B018
         locality_share(self.locality)
+        collective(self.traffic)
         if self.injector != "auto" and self.backend == "flow":
             raise SettingsError(f"INJECTOR={self.injector} needs packets: leave it out")
         if self.injector in ("netem", "nft") and self.backend == "virtual":
             raise SettingsError(
                 f"INJECTOR={self.injector} needs real links: use INJECTOR=p4, or another BACKEND"
             )
+        if self.backend == "flow" and self.routing != "ecmp":
+            raise SettingsError(f"ROUTING={self.routing} needs packets: use another BACKEND")
         if self.backend == "flow" and self.diagnose == "epoch":
             raise SettingsError("DIAGNOSE=epoch needs packets: leave it out, or another BACKEND")
         if self.backend == "flow" and self.events.strip().lower() != "none":
@@ -409,6 +422,9 @@ class Settings:
         if ".cap" in self.traffic.lower() or ".pcap" in self.traffic.lower():
             for name in ("load", "flow_rate", "locality"):
                 found[name] = f"with a capture, TRAFFIC={self.traffic}"
+        if self.traffic.partition(":")[0] in COLLECTIVES:
+            for name in ("flow_rate", "locality"):
+                found[name] = f"with a collective, TRAFFIC={self.traffic}"
         if self.traffic.lower().endswith(".csv"):
             for name in ("load", "locality"):
                 found[name] = f"with a list of flows, TRAFFIC={self.traffic}"

@@ -5,26 +5,40 @@ A measurement with P4 of its own has two control blocks in its ``measurement.p4`
 which sees each packet of an ingress port once its flow ID is known, and ``Leaving``, which sees it
 before the faults of an egress port. `p4/canary.p4` includes them, so every switch still forwards,
 answers and counts as Canary's, and other measurements of the same run are not affected.
+
+The program that sprays packets is that of the measurement ``spray_check``, which takes the place of
+the routing of `p4/include/routing.p4`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Literal
 
 from testbed.dataplane import PROGRAM, source_digests
 from testbed.errors import UserError
 from testbed.measurements.measurement import Measurement
+from testbed.measurements.spray_check.measurement import SprayCheck
+
+Routing = Literal["ecmp", "spray"]
 
 
-def switch_program(measurements: Iterable[Measurement]) -> Path:
-    """Return BMv2's JSON of the program that the switches of a run need for its measurements.
+def switch_program(measurements: Iterable[Measurement], routing: Routing = "ecmp") -> Path:
+    """Return BMv2's JSON of the program that the switches of a run need for its measurements and
+    for the way in which they choose among equal-cost uplinks.
 
     Raises:
-        UserError: Several measurements have control blocks of their own, or one of them was
-            compiled with another Canary program (one line).
+        UserError: Several measurements have control blocks of their own, one of them needs another
+            routing, or was compiled with another Canary program (one line).
     """
     own = {each.name: each.program for each in measurements if each.program is not None}
+    if routing == "spray":
+        own = {n: p for n, p in own.items() if n != SprayCheck.name}
+        assert SprayCheck.program is not None
+        own["ROUTING=spray"] = SprayCheck.program
+    elif SprayCheck.name in own:
+        raise UserError(f"{SprayCheck.name} counts sprayed packets: use ROUTING=spray")
     if len(own) > 1:
         raise UserError(
             f"{' and '.join(own)} have a switch program each, and a switch runs one: measure them "

@@ -23,6 +23,7 @@ from testbed.measurements.flows.measurement import Flows
 from testbed.measurements.loss_radar.measurement import LossRadarMeters
 from testbed.measurements.matrix.measurement import Matrix
 from testbed.measurements.measurement import Budget, Measurement
+from testbed.measurements.spray_check.measurement import SprayCheck
 from testbed.measurements.traces.measurement import Traces
 from testbed.record.run_tables import declare
 
@@ -36,6 +37,7 @@ ON_REQUEST: tuple[Measurement, ...] = (
     LossRadarMeters(),
     FermatMeters(),
     FlowRadarTables(),
+    SprayCheck(),
 )
 """The measurements that a run makes only where a method or the setting MEASURE names them."""
 

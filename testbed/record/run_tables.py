@@ -329,6 +329,20 @@ LINK_COUNTS = Schema(
     key=("epoch", "link"),
 )
 
+SPRAY_COUNTS = Schema(
+    "spray_counts",
+    "what each leaf received of another leaf by each spine under `ROUTING=spray`",
+    (
+        Column("src_tor", "int32", "the leaf that the packets are from", numbers="tors"),
+        Column("dst_tor", "int32", "the leaf that counted them", numbers="tors"),
+        Column("spine", "int32", "the spine that they crossed", numbers="switches"),
+        Column("share", "float64", "of the pair's packets, sprayed that way", low=0, high=1),
+        _packets("packets", "that came"),
+    ),
+    required=False,
+    key=("src_tor", "dst_tor", "spine"),
+)
+
 LINK_LOSSES = Schema(
     "link_losses",
     "the lost packets of a flow on a link, decoded from meters at both ends",
@@ -422,6 +436,7 @@ TABLES = (
     COUNTERS,
     LINK_COUNTS,
     LINK_LOSSES,
+    SPRAY_COUNTS,
     DIAGNOSIS,
     CAUSES,
     VERDICTS,

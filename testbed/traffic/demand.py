@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Interprets the setting TRAFFIC: a flow-size distribution, a list of flows, or a capture to
-replay."""
+"""Interprets the setting TRAFFIC: a flow-size distribution, a collective of training, a list of
+flows, or a capture to replay."""
 
 from __future__ import annotations
 
@@ -15,6 +15,13 @@ from testbed.fabric.clos import Fabric
 from testbed.fabric.names import plain
 from testbed.fabric.packet_fabric import PacketFabric
 from testbed.traffic.capture import BEYOND
+from testbed.traffic.collectives import (
+    COLLECTIVES,
+    Collective,
+    collective,
+    iterations,
+    send_collective,
+)
 from testbed.traffic.distributions import WORKLOADS, size_file
 from testbed.traffic.flow_list import FlowList, read_flow_list
 from testbed.traffic.flows import Traffic
@@ -47,8 +54,10 @@ class Demand:
     """The traffic that hosts send.
 
     Attributes:
-        traffic: The setting TRAFFIC: a workload, or a file of flow sizes, flows or captures.
-        load: Share of ``line_rate_bps`` that each host sends, from 0 to 1; for workloads only.
+        traffic: The setting TRAFFIC: a workload, a collective, or a file of flow sizes, flows or
+            captures.
+        load: Share of ``line_rate_bps`` that each host sends, from 0 to 1; for workloads and
+            collectives only.
         line_rate_bps: Rate of the hosts' links in bits per second.
         duration_s: Length of the run in seconds.
         seed: Seed of the random draw of flows.
@@ -181,11 +190,16 @@ def arrivals_without_packets(demand: Demand, fabric: Fabric) -> FlowProcess:
     """Return the random process by which flows arrive in a run without packets.
 
     Raises:
-        TrafficError: ``traffic`` names a capture, a list of flows or nothing, or links cannot carry
-            the load (one line).
+        TrafficError: ``traffic`` names a capture, a list of flows, a collective or nothing, or
+            links cannot carry the load (one line).
     """
-    for what, named_file in (("a capture", capture_file), ("a list of flows", flow_file)):
-        if named_file(demand.traffic) is not None:
+    named_packets = (
+        ("a capture", capture_file),
+        ("a list of flows", flow_file),
+        ("a collective", collective),
+    )
+    for what, named_one in named_packets:
+        if named_one(demand.traffic) is not None:
             raise TrafficError(
                 f"TRAFFIC={demand.traffic} is {what}, and BACKEND=flow sends no packets: use "
                 "BACKEND=virtual"
@@ -208,10 +222,11 @@ def make_traffic(
     frames.
 
     ``traffic`` is ``hadoop``, ``websearch``, ``storage``, ``pareto`` or a ``.txt`` file of flow
-    sizes, with ``:skewed`` for half of the traffic among 5 % of the racks; a ``.csv`` list of
-    flows (`testbed.traffic.flow_list`); or a capture file, with ``:fit`` to stretch or squeeze
-    its timing to the run's duration instead of cutting it off there. A warning is logged if that
-    cuts packets off.
+    sizes, with ``:skewed`` for half of the traffic among 5 % of the racks; a collective
+    (`testbed.traffic.collectives`); a ``.csv`` list of flows (`testbed.traffic.flow_list`); or a
+    capture file, with ``:fit`` to stretch or squeeze its timing to the run's duration instead of
+    cutting it off there. A warning is logged if that cuts packets off, or if the run ends within
+    the first iteration of a collective.
 
     Args:
         demand: The traffic that hosts send in the run.
@@ -242,12 +257,14 @@ def make_traffic(
         )
         _warn_of_what_is_not_sent(demand, flows)
         return flows.traffic, None
+    if (wanted := collective(demand.traffic)) is not None:
+        return _collective(demand, wanted, topology), None
     named = workload(demand.traffic)
     if named is None:
         raise TrafficError(
             f"TRAFFIC={demand.traffic} is unknown: use {', '.join(WORKLOADS)} or a .txt file of "
-            "flow sizes (with :skewed), a .csv list of flows, or a .pcap or .pcapng file, also .gz "
-            "(with :fit)"
+            f"flow sizes (with :skewed), {' or '.join(COLLECTIVES)}, a .csv list of flows, or a "
+            ".pcap or .pcapng file, also .gz (with :fit)"
         )
     kind, pattern = named
     traffic = generate(
@@ -262,6 +279,21 @@ def make_traffic(
         locality=demand.locality,
     )
     return traffic, None
+
+
+def _collective(demand: Demand, wanted: Collective, topology: PacketFabric) -> Traffic:
+    """Return the packets of a collective; log a warning if the run has less than an iteration."""
+    rate, seconds = demand.line_rate_bps, demand.duration_s
+    whole = iterations(wanted, topology.n_hosts, demand.load, seconds, rate)
+    if whole < 1:
+        log.warning(
+            "the run of %g s has %.2g of an iteration of TRAFFIC=%s: use a smaller mb=, more LOAD "
+            "or more EPOCHS",
+            seconds,
+            whole,
+            plain(demand.traffic),
+        )
+    return send_collective(wanted, topology, demand.load, seconds, demand.seed, rate)
 
 
 def _warn_of_what_is_not_sent(demand: Demand, flows: FlowList) -> None:

@@ -31,7 +31,7 @@ from testbed.traffic.flows import MAX_FRAME, MIN_FRAME, TCP, UDP, Traffic, make_
 Pattern = Literal["uniform", "skewed"]
 
 PAYLOAD = 1460  # bytes of a full frame
-_HEADERS = MAX_FRAME - PAYLOAD
+FRAME_HEADERS = MAX_FRAME - PAYLOAD
 _WIRE_EXTRA = 24  # preamble, FCS and inter-frame gap
 WIRE_BITS = 8 * (MAX_FRAME + _WIRE_EXTRA)  # of a full frame
 # TSO takes 64 KB, which is 44 frames; with less, a flow of `PACKETS_AN_EPOCH` sends in each epoch
@@ -347,7 +347,7 @@ def send(
     frames = np.minimum(wanted, fitting).astype(np.int64)
     whole = wanted <= fitting
     tail = np.where(whole, flows.payload - (frames - 1) * PAYLOAD, PAYLOAD)
-    tail_size = np.maximum(np.ceil(tail) + _HEADERS, MIN_FRAME).astype(np.uint16)
+    tail_size = np.maximum(np.ceil(tail) + FRAME_HEADERS, MIN_FRAME).astype(np.uint16)
 
     train_flow, nth = expand(-(-frames // full))
     phase = nth + rng.random(len(nth))

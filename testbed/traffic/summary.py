@@ -2,7 +2,7 @@
 """One line on the sizes of the flows of a run: mean, median, largest, and how many have one packet.
 
 Of a workload or a file of sizes the line is about the distribution, of a list about its flows, and
-of a capture about the packets that are replayed, as a run may cut off longer flows.
+of a capture or a collective about the packets that are sent, as a run may cut off longer flows.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from testbed.arrays import FloatArray, LongArray
+from testbed.traffic.collectives import collective
 from testbed.traffic.demand import capture_file, flow_file, workload
 from testbed.traffic.distributions import FlowSizes, flow_sizes
 from testbed.traffic.flow_list import read_bytes
@@ -25,14 +26,14 @@ def describe(traffic: str, packets: LongArray) -> str:
 
     Args:
         traffic: The setting.
-        packets: The packets that each flow of the run sent, int64[F]; for captures.
+        packets: The packets that each flow of the run sent, int64[F]; for captures and collectives.
 
     Raises:
         ValueError: The file cannot be read (one line).
     """
     if (path := flow_file(traffic)) is not None:
         return _of_bytes(read_bytes(path))
-    if capture_file(traffic) is not None:
+    if capture_file(traffic) is not None or collective(traffic) is not None:
         sent = packets[packets > 0]
         if not len(sent):
             return "no flow"

@@ -38,7 +38,7 @@ import numpy as np
 from analysis.methods.base import Method
 from analysis.methods.constraints import Probability
 from analysis.methods.diagnosis import Diagnosis
-from analysis.methods.domain import Domain
+from analysis.methods.domain import SPRAYED_FLOWS, Domain
 from analysis.methods.flock.flow_values import Loss
 from analysis.methods.flock.listed import Listed
 from analysis.methods.flock.model import FlockModel, build_model
@@ -95,6 +95,7 @@ class Flock(Method):
 
     base = "flock"
     paper = "Flock, 3"
+    sprayed = SPRAYED_FLOWS
     domain = Domain(
         "Flock, 6.3 and 7.1",
         faulty=0.02,

@@ -31,6 +31,7 @@ import numpy as np
 from analysis.methods.base import Method
 from analysis.methods.constraints import Probability
 from analysis.methods.diagnosis import Diagnosis
+from analysis.methods.domain import SPRAYED_FLOWS, SPRAYED_SEGMENTS
 from analysis.methods.mle.black_holes import correlated, weigh_until_settled
 from analysis.methods.mle.devices import Failed, failed_devices
 from analysis.methods.mle.hidden import HiddenFlows, explain_loss_free
@@ -92,6 +93,7 @@ class Mle(Method):
     """
 
     base = "mle"
+    sprayed = f"{SPRAYED_SEGMENTS}; {SPRAYED_FLOWS}"
 
     def __init__(
         self,
@@ -282,6 +284,7 @@ class CanaryMle(Mle):
     """
 
     base = "canary-mle"
+    sprayed = SPRAYED_SEGMENTS
     reads = "segments"
 
     def __init__(self, *, fault_rate: Probability = 1e-3, penalty: float | None = None) -> None:

@@ -32,6 +32,7 @@ from scipy import sparse
 
 from analysis.methods.base import Method
 from analysis.methods.diagnosis import Diagnosis
+from analysis.methods.domain import SPRAYED_TRACES
 from analysis.methods.vigil.vigil import Ballot, ballot, connection_causes
 from analysis.telemetry.telemetry import Connections
 from testbed.arrays import IntArray, LongArray
@@ -173,6 +174,7 @@ class _FewestLinks(Method):
 
     paper = "007, 5.3 and appendix D"
     reads = "connections"
+    sprayed = SPRAYED_TRACES
 
     def infer(self, connections: Connections, fabric: Fabric) -> Diagnosis:
         """Return the links of the cover, scored by their weight, and each connection's cause."""

@@ -46,7 +46,7 @@ from scipy.special import gammainc
 from analysis.methods.base import Method
 from analysis.methods.constraints import NotNegative, Positive
 from analysis.methods.diagnosis import Diagnosis
-from analysis.methods.domain import Domain
+from analysis.methods.domain import SPRAYED_TRACES, Domain
 from analysis.methods.variants import Change
 from analysis.methods.vigil.adjusted import AdjustedVotes, SharedVotes
 from analysis.methods.vigil.threshold import Rule
@@ -133,6 +133,7 @@ class Vigil(Method):
         devices=False,
         many_faulty="votes of one faulty link are taken for those of another",
     )
+    sprayed = SPRAYED_TRACES
     reads = "connections"
     changes = (
         Change(
