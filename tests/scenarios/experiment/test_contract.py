@@ -20,7 +20,7 @@ from analysis.methods.registry import METHODS, find_methods, make_method
 from analysis.telemetry.observations import read_telemetry
 from canary import load
 from scenarios.command.show import make_page
-from scenarios.experiment.request import load_scenario
+from scenarios.experiment.inputs import layout_of
 from scenarios.experiment.run import run_experiment
 from scenarios.experiment.settings import Settings, described
 from testbed.dataplane import BUCKETS, DSM, ROWS, USM
@@ -54,8 +54,7 @@ def is_starved(entry: documents.Method) -> bool:
 
 
 def run(settings: Settings, path: Path, methods: str = PASSIVE) -> Summary:
-    scenario = load_scenario("faulty_links")
-    return run_experiment("faulty_links", scenario, settings, path, find_methods(methods))
+    return run_experiment(layout_of(settings), path, find_methods(methods))
 
 
 @pytest.fixture(scope="module")

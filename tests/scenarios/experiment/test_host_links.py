@@ -17,7 +17,7 @@ from scenarios.api import localize
 from scenarios.command.localize import export
 from scenarios.command.show import page_text
 from scenarios.experiment.inputs import layout_of
-from scenarios.experiment.request import load_scenario, make_request
+from scenarios.experiment.request import make_request
 from scenarios.experiment.run import analyze, run_experiment
 from scenarios.experiment.settings import SettingsError, make_settings
 from testbed.fabric.host_links import with_hosts
@@ -34,8 +34,7 @@ def made(place: Path, **changes) -> RunDirectory:
     settings = make_settings(
         {"faults": f"{UP}:0.1,{DOWN}:0.05", "epochs": 2, "seed": 3, "noise": "0"} | changes
     )
-    scenario = load_scenario("faulty_links")
-    run_experiment("faulty_links", scenario, settings, place, find_methods(METHODS))
+    run_experiment(layout_of(settings), place, find_methods(METHODS))
     return RunDirectory(place)
 
 
@@ -158,7 +157,7 @@ def test_real_packets_refuse_them_in_one_line(tmp_path: Path) -> None:
     request = make_request(None, {"faults": f"{UP}:0.1"})
     settings = request.settings("softswitch")
     with pytest.raises(SettingsError, match="need BACKEND=virtual or flow"):
-        request.scenario.faults(layout_of(settings).fabric, settings)
+        layout_of(settings)
 
 
 def test_a_record_without_hosts_is_one_line(tmp_path: Path) -> None:
