@@ -42,11 +42,10 @@ def world() -> tuple[Telemetry, np.ndarray]:
     """Return the telemetry of a run without packets, and the true loss rate of each link."""
     request = make_request(None, SETTINGS)
     settings = request.settings()
-    layout = layout_of(settings)
-    plan = request.scenario.faults(layout.fabric, settings)
-    run = simulate(settings, plan, layout)
+    layout = layout_of(settings, request.scenario)
+    run = simulate(layout)
     rate = np.full(layout.fabric.n_links, 1e-5)
-    for fault in plan.faults:
+    for fault in layout.plan.faults:
         rate[fault.link] = fault.rate
     return read_telemetry(run, "A1+A2+P"), rate
 
@@ -143,11 +142,10 @@ def _f1(name: str, k: int, seed: int) -> float:
 
     request = make_request(None, {"backend": "flow", "k": k, "seed": seed, "faults": "10pct"})
     settings = request.settings()
-    layout = layout_of(settings)
-    plan = request.scenario.faults(layout.fabric, settings)
-    telemetry = read_telemetry(simulate(settings, plan, layout), "A1")
+    layout = layout_of(settings, request.scenario)
+    telemetry = read_telemetry(simulate(layout), "A1")
     found = make_method(name).localize(telemetry)
-    return score(found.flagged, plan.links, layout.fabric)["directed"].f1
+    return score(found.flagged, layout.plan.links, layout.fabric)["directed"].f1
 
 
 def _figure() -> tuple[Any, Any]:

@@ -30,6 +30,7 @@ from analysis.methods.diagnosis import Diagnosis
 from analysis.telemetry.observations import read_telemetry
 from analysis.telemetry.reading import read_observations
 from analysis.telemetry.telemetry import Telemetry
+from scenarios.experiment.inputs import layout_of
 from scenarios.experiment.request import Scenario, make_request
 from scenarios.experiment.run import default_directory, run_experiment
 from scenarios.frames import (
@@ -95,18 +96,15 @@ def run(
     chosen = as_methods(methods, str(parameters), fault_rate)
     file = None if config is None else Path(config)
     request = make_request(scenario, as_settings(settings), file)
-    made = request.settings("virtual" if request.backend == "auto" else None)
+    layout = layout_of(request.settings(), request.scenario, request.name)
     where = default_directory(request.name) if path is None else Path(path)
     writer = RunWriter(where, numbered=path is None)
 
     def emulate() -> None:
         """Emulate and diagnose here, or, on real packets, where it can have a network."""
-        run_experiment(request.name, request.scenario, made, writer, chosen)
+        run_experiment(layout, writer, chosen)
 
-    if made.real_time:
-        call_inside(emulate)
-    else:
-        emulate()
+    call_inside(emulate, layout.network)
     return load(writer.path)
 
 

@@ -188,9 +188,10 @@ def compare(
     if all(each.name != REFERENCE for each in named):
         named.append(build(REFERENCE, chosen_parameters))
     request = make_request(scenario, given, None if config is None else Path(config))
-    made = request.settings("virtual" if request.backend == "auto" else None)
-    fabric = layout_of(made).fabric  # an error of the input comes before anything is written
-    made = at_this_pace(made, request.named, usable_cores(), fabric)
+    made = request.settings()
+    # An error of the input comes before anything is written.
+    layout = layout_of(made, request.scenario, request.name)
+    made = at_this_pace(made, layout, request.named, usable_cores())
     folder = (
         default_folder(request.name, made, named, chosen_parameters) if path is None else Path(path)
     )

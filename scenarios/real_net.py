@@ -13,10 +13,10 @@ from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 from scenarios.keywords import GivenSettings, as_settings
-from scenarios.live.session import Own, planned, session_settings
+from scenarios.live.session import Own, session_layout
 from testbed.errors import UserError
 from testbed.fabric.names import nearest
 from testbed.network.network import NetworkError
@@ -87,10 +87,9 @@ class Net:
 
     def __init__(self, given: Mapping[str, Any], own: Own | None = None) -> None:
         own = own or Own()
-        made = session_settings(given)
-        planned(made)
-        own.check(made)
-        backend = "bmv2" if made.backend == "bmv2" else "softswitch"
+        layout = session_layout(given)
+        own.check(layout)
+        backend = cast(Literal["bmv2", "softswitch"], layout.network.name)
         if reason := no_namespaces() or forbidden() or not_installed(backend):
             raise NetworkError(reason)
         here, there = socket.socketpair()

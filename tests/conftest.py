@@ -9,15 +9,25 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser
 
-from scenarios.experiment.request import load_scenario
+from scenarios.experiment.inputs import Inputs, inputs_of, layout_of
+from scenarios.experiment.request import Scenario
 from scenarios.experiment.run import run_experiment
 from scenarios.experiment.settings import Settings
 from scenarios.process import namespace
+from testbed.fabric.packet_fabric import PacketFabric
 from testbed.record.run import RunDirectory
+from testbed.traffic.demand import make_traffic
 from tests.browser import browser
 from tests.every_suite import *  # noqa: F403
 
 SMALL = Settings(k=4, epochs=4, epoch_ms=100, load=0.3, noise="0", seed=3)
+
+
+def inputs_for(settings: Settings, scenario: Scenario = Scenario()) -> Inputs:
+    """The inputs of a run with packets."""
+    layout = layout_of(settings, scenario)
+    assert isinstance(layout.fabric, PacketFabric)
+    return inputs_of(layout, make_traffic(layout.demand, layout.fabric)[0])
 
 
 def quiet(what: str, share: float) -> None:
@@ -38,7 +48,7 @@ def stays_in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(scope="session")
 def run_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("runs") / "small"
-    run_experiment("faulty_links", load_scenario("faulty_links"), SMALL, path)
+    run_experiment(layout_of(SMALL), path)
     return path
 
 

@@ -168,10 +168,7 @@ def _estimate(command: tuple[str, ...]) -> str:
     given = dict(word.split("=", 1) for word in command[1:])
     name = given.pop("SCENARIO", None)
     request = make_request(name, {key.lower(): value for key, value in given.items()})
-    settings = request.settings("virtual" if request.backend == "auto" else None)
-    layout = layout_of(settings)
-    faults = request.scenario.faults(layout.fabric, settings)
-    return str(expected_of(settings, layout, len(faults.links)))
+    return str(expected_of(layout_of(request.settings(), request.scenario, request.name)))
 
 
 OF_METHOD: Mapping[str, Callable[[Mapping[str, Any]], str]] = {

@@ -29,17 +29,14 @@ from canary_softswitch.compiler import build
 from canary_softswitch.compiler.source import read_file, translate
 from canary_softswitch.ports import ports
 from scenarios.command.warm_up import c_files
-from scenarios.experiment.fabrics import packet_fabric_of
-from scenarios.experiment.inputs import demand_of, inputs_of
 from scenarios.experiment.settings import Settings
 from testbed import kernels
 from testbed.control.forwarding import needed_entries
 from testbed.cores import usable_cores
 from testbed.dataplane import VERDICT
 from testbed.dataplane.adapted import adapted_program
-from testbed.faults.plan import FaultPlan
 from testbed.network import hosts, virtual
-from testbed.traffic.demand import make_traffic
+from tests.conftest import inputs_for
 
 PACKAGES = ("canary_testbed", "canary_softswitch")
 PROGRAMS: tuple[tuple[Literal["virtual", "softswitch"], int], ...] = (
@@ -100,14 +97,12 @@ def texts(package: str) -> Iterator[Text]:
 
 def _program(backend: Literal["virtual", "softswitch"], k: int) -> str:
     """Return the C of the switch program of a run whose other settings are the defaults."""
-    settings = Settings(backend=backend, k=k, load=0.01)
-    fabric = packet_fabric_of(settings)
-    traffic, _ = make_traffic(demand_of(settings), fabric)
-    inputs = inputs_of(settings, fabric, FaultPlan(), traffic)
-    entries = needed_entries(fabric, inputs.segments)
-    observed = None if inputs.real_time else VERDICT.field
+    inputs = inputs_for(Settings(backend=backend, k=k, load=0.01))
+    entries = needed_entries(inputs.fabric, inputs.segments)
+    real = inputs.network.real_time
+    observed = None if real else VERDICT.field
     with tempfile.TemporaryDirectory() as folder:
-        program = adapted_program(Path(folder), inputs.limits.icmp, entries, inputs.real_time)
+        program = adapted_program(Path(folder), inputs.limits.icmp, entries, real)
         return translate(read_file(program.json), str(program.json), observed).code
 
 

@@ -15,6 +15,7 @@ from typer.main import get_command
 from analysis.methods.registry import find_methods
 from scenarios.command import options
 from scenarios.command.cli import app
+from scenarios.experiment.inputs import layout_of
 from scenarios.experiment.request import load_scenario, make_request, scenario_names
 from scenarios.experiment.run import run_experiment
 from scenarios.experiment.settings import Setting, described
@@ -34,7 +35,7 @@ def test_the_example_scenario_runs(tmp_path: Path) -> None:
     file = tmp_path / "my_failure.py"
     file.write_text(SCENARIO[0])
     scenario = load_scenario(str(file))
-    summary = run_experiment(str(file), scenario, SMALL, tmp_path / "run")
+    summary = run_experiment(layout_of(SMALL, scenario, str(file)), tmp_path / "run")
     assert summary["scenario"] == "my_failure"
     assert len(summary["faulty_links"]) == 8
     assert set(RunDirectory(tmp_path / "run").table("drops")["cause"]) == {"corrupt"}

@@ -46,7 +46,7 @@ def make(
     given = dict(ctx.obj.settings)
     seed = int(given.pop("seed", secrets.randbelow(2**32)))
     request = make_request(scenario, given, config)
-    settings = request.settings("virtual" if request.backend == "auto" else None)
+    settings = request.settings()
     need_compiler()
     with output.working(), progress_bar() as progress:
         make_class(request.name, request.scenario, settings, students, seed, out, progress)

@@ -27,6 +27,7 @@ import numpy as np
 
 from analysis.telemetry.observations import read_telemetry
 from scenarios.command.localize import export
+from scenarios.experiment.inputs import layout_of
 from scenarios.experiment.observer import Progress
 from scenarios.experiment.request import Scenario
 from scenarios.experiment.run import run_experiment
@@ -142,7 +143,7 @@ def make_class(
             answers = work / ANSWERS / student
             answers.mkdir(parents=True)
             writer = RunWriter(answers / "run")
-            run_experiment(name, scenario, replace(settings, seed=own), writer, [])
+            run_experiment(layout_of(replace(settings, seed=own), scenario, name), writer, [])
             _hand_out(work / HANDOUTS / student, answers, practice)
         os.chmod(work, 0o755)
         work.rename(out)

@@ -169,10 +169,9 @@ def _run(
     """Make the run that the options of ``canary run`` ask for, and return its directory."""
     from analysis.evaluation.parameter_sets import choose_methods
     from scenarios.command.watch import watching
-    from scenarios.experiment.pace import at_this_pace
+    from scenarios.experiment.pace import paced_layout
     from scenarios.experiment.request import make_request
     from scenarios.experiment.run import (
-        check_inputs,
         default_directory,
         new_run,
         run_experiment,
@@ -183,21 +182,18 @@ def _run(
     gate.need_methods(each.name for each in chosen)
     need_compiler()
     request = make_request(scenario, ctx.obj.settings, config)
-    settings = request.settings("virtual" if request.backend == "auto" else None)
-    if settings.real_time:
-        enter(sudo, watch, ctx.obj.environment)
+    settings = request.settings()
+    enter(settings.network, sudo, watch, ctx.obj.environment)
     ctx.obj.print_environment()
     path = run_dir or default_directory(request.name)
     with (
         progress_bar() as progress,
-        watching(watch, settings.backend, progress) as observer,
+        watching(watch, settings.network, progress) as observer,
         new_run(path, numbered=run_dir is None) as writer,
     ):
         # An error of the input is the only line that is printed.
-        fabric = check_inputs(request.scenario, settings).fabric
-        settings = at_this_pace(settings, request.named, fabric=fabric)
-        name, made = request.name, request.scenario
-        run_experiment(name, made, settings, writer, chosen, observer, fabric)
+        layout = paced_layout(request, settings)
+        run_experiment(layout, writer, chosen, observer)
         exit_on_signals(plain(f"the run is in {writer.path}"))
     return writer.path
 

@@ -24,10 +24,11 @@ from scenarios.command.show import (
     show_comparison_screen,
     sweep_figures,
 )
+from scenarios.experiment.inputs import layout_of
 from scenarios.experiment.observer import Progress
 from scenarios.experiment.pace import at_this_pace
 from scenarios.experiment.request import make_request
-from scenarios.experiment.run import check_inputs
+from scenarios.experiment.run import check
 from scenarios.experiment.settings import Settings, SettingsError
 from scenarios.experiment.terminal import line, progress_bar, wide_console
 from scenarios.extras import NO_PICTURE, can_draw
@@ -82,13 +83,12 @@ def compare_seeds(
         """Return the requested settings changed by ``more``, at the pace of all runs. If a run
         has a network of real packets, the command is started again where it can have one."""
         request = make_request(scenario, dict(given.settings) | dict(more), config)
-        auto = request.backend == "auto"
-        made = request.settings("virtual" if auto else None)  # virtual time runs seeds in parallel
-        if made.real_time:
-            enter(sudo, from_environment=given.environment)
-        fabric = check_inputs(request.scenario, made).fabric
+        made = request.settings()
+        enter(made.network, sudo, from_environment=given.environment)
+        layout = layout_of(made, request.scenario, request.name)
+        check(layout)
         # All runs of a comparison have the same pace, even if some are made on another day.
-        return at_this_pace(made, request.named, usable_cores(), fabric)
+        return at_this_pace(made, layout, request.named, usable_cores())
 
     name = make_request(scenario, {}, config).name
     runs = _Runs(name, every, named, chosen, cluster)

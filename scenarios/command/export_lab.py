@@ -8,21 +8,18 @@ import re
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
-import numpy as np
-import numpy.typing as npt
-
-from scenarios.experiment.fabrics import packet_fabric_of
+from scenarios.experiment.inputs import Layout, layout_of
 from scenarios.experiment.request import Request
-from scenarios.experiment.settings import REAL_TIME, Settings, SettingsError
+from scenarios.experiment.settings import Settings, SettingsError
 from testbed.control.forwarding import install_forwarding, needed_entries
-from testbed.dataplane.adapted import IcmpLimit, adapted_program
+from testbed.dataplane.adapted import adapted_program
 from testbed.fabric.packet_fabric import PacketFabric
 from testbed.fabric.pathbf import bloom_mask, switch_ids
 from testbed.faults.injector import FaultInjector
 from testbed.faults.kernel_injectors import Command, NetemInjector, NftInjector
-from testbed.faults.plan import FaultPlan, noise_rates
+from testbed.network.kinds import need_real
 from testbed.network.lab import IMAGE, Lab, LabError, files_of, interface
 from testbed.network.lab_switch import WrittenSwitch
 from testbed.network.switches import Backend
@@ -56,9 +53,8 @@ def export_lab(request: Request, addresses: str, out: Path | None) -> Path:
         raise LabError(f"OUT={folder}: there is no folder {folder.parent}: make it")
     settings = _settings(request)
     machines = _addresses(addresses)
-    fabric = packet_fabric_of(settings)
-    plan = request.scenario.faults(fabric, settings)
-    if any(fault.schedule for fault in plan.faults):
+    layout = layout_of(settings, request.scenario, request.name)
+    if any(fault.schedule for fault in layout.plan.faults):
         raise SettingsError("a lab has no clock for faults with a schedule: choose others")
     made = folder.with_name(f"{folder.name}.partial")
     try:
@@ -66,7 +62,7 @@ def export_lab(request: Request, addresses: str, out: Path | None) -> Path:
     except OSError as error:
         raise LabError(f"cannot write {made}: {error.strerror}") from None
     try:
-        _write(made, name, settings, fabric, plan, machines)
+        _write(made, name, layout, machines)
         made.rename(folder)  # over an empty one, too
     except BaseException:
         shutil.rmtree(made)
@@ -76,15 +72,11 @@ def export_lab(request: Request, addresses: str, out: Path | None) -> Path:
 
 def _settings(request: Request) -> Settings:
     """Return the settings of the lab; raise SettingsError for one that it cannot have."""
-    backend = "softswitch" if request.backend == "auto" else request.backend
-    if backend not in REAL_TIME:
-        raise SettingsError(
-            f"BACKEND={backend} has no switches for a lab: use {' or '.join(REAL_TIME)}"
-        )
+    network = need_real(request.backend("softswitch"), "switches for a lab")
     for option in request.given:
         if option not in HAS_EFFECT:
             raise SettingsError(f"{option.upper()} has no effect on a lab: leave it out")
-    settings = request.settings(backend)
+    settings = request.settings(network.name)
     if settings.events.strip().lower() != "none":
         raise SettingsError("EVENTS need a controller, which a lab has not: leave them out")
     return settings
@@ -106,50 +98,38 @@ def _addresses(addresses: str) -> list[str]:
     return found
 
 
-def _write(
-    folder: Path,
-    name: str,
-    settings: Settings,
-    fabric: PacketFabric,
-    plan: FaultPlan,
-    machines: list[str],
-) -> None:
+def _write(folder: Path, name: str, layout: Layout, machines: list[str]) -> None:
     """Write all files of the lab into an empty folder."""
-    segments = fabric.segments(settings.monitors, settings.seed)
+    fabric, seed = layout.fabric, layout.seed
+    assert isinstance(fabric, PacketFabric)  # as its network sends packets
+    segments = fabric.segments(layout.monitors, seed)
     (folder / "p4").mkdir()
-    program = adapted_program(
-        folder / "p4",
-        IcmpLimit.of(settings.answers_per_s(fabric)),
-        needed_entries(fabric, segments),
-    )
+    entries = needed_entries(fabric, segments)
+    program = adapted_program(folder / "p4", layout.limits.icmp, entries)
     for file in program:
         if file.parent != folder / "p4":
             shutil.copyfile(file, folder / "p4" / file.name)
     switches = [WrittenSwitch(program.p4info, n + 1) for n in range(fabric.n_switches)]
-    masks = bloom_mask(switch_ids(fabric, segments, settings.seed)).tolist()
+    masks = bloom_mask(switch_ids(fabric, segments, seed)).tolist()
     monitors = set(segments.downstream.tolist())
     for number, switch in enumerate(switches):
         install_forwarding(fabric, number, switch, masks[number], number in monitors)
-    noise = noise_rates(settings.noise, fabric.n_links, settings.seed)
-    commands = _inject(settings.injector, fabric, switches, plan, noise)
-    entries = [switch.text for switch in switches]
-    backend = cast(Backend, settings.backend)
-    lab = Lab(name, fabric, backend, settings.seed, entries, commands, machines)
-    texts = [*files_of(lab), (Path("faults.yaml"), plan.to_yaml(fabric))]
-    texts.append((Path("README.md"), _readme(lab, settings)))
+    commands = _inject(layout, fabric, switches)
+    written = [switch.text for switch in switches]
+    backend = cast(Backend, layout.network.name)
+    lab = Lab(name, fabric, backend, seed, written, commands, machines)
+    texts = [*files_of(lab), (Path("faults.yaml"), layout.plan.to_yaml(fabric))]
+    texts.append((Path("README.md"), _readme(lab, layout.config)))
     for path, text in texts:
         (folder / path).parent.mkdir(exist_ok=True)
         (folder / path).write_text(text)
 
 
 def _inject(
-    injector: str,
-    fabric: PacketFabric,
-    switches: list[WrittenSwitch],
-    plan: FaultPlan,
-    noise: npt.NDArray[np.float64],
+    layout: Layout, fabric: PacketFabric, switches: list[WrittenSwitch]
 ) -> Mapping[int, Command]:
     """Write the faults as entries of the switches; or return them as commands, by link."""
+    injector, plan, noise = layout.injector, layout.plan, layout.noise
     if injector in ("auto", "p4"):
         FaultInjector(fabric, switches, plan, noise).start()
         return {}
@@ -166,24 +146,17 @@ def _inject(
     return kind(fabric, egress, plan, noise).commands()
 
 
-BMV2_IMAGE = "--build-arg BASE=ubuntu:24.04 --build-arg NEED_BMV2=--need-bmv2"
-"""What an image with BMv2 is built with: p4lang's packages are for Ubuntu."""
-
-
-def _readme(lab: Lab, settings: Settings) -> str:
+def _readme(lab: Lab, config: Mapping[str, Any]) -> str:
     """Return the text about a lab for who brings it up."""
     fabric, several = lab.fabric, len(lab.machines) > 1
     topology = "topology-$N.clab.yml" if several else "topology.clab.yml"
-    dockerfile = "vagrant/Dockerfile"
-    args = f"{BMV2_IMAGE} " if lab.backend == "bmv2" else ""
+    dockerfile, args = "vagrant/Dockerfile", lab.image_options
     where = "".join(
         f"- `topology-{n}.clab.yml` on {address}\n" for n, address in enumerate(lab.machines, 1)
     )
     intro = "Copy this folder to each machine; N is its number:\n\n" + where if several else ""
     options = ", ".join(
-        f"{option.upper()}={value}"
-        for option, value in settings.as_dict().items()
-        if option in HAS_EFFECT
+        f"{option.upper()}={value}" for option, value in config.items() if option in HAS_EFFECT
     )
     return f"""# {lab.name}: {fabric.title} as a lab for containerlab
 

@@ -70,23 +70,22 @@ def net(
 
     if reason := no_namespaces() or no_packages():
         raise SettingsError(reason)
-    from scenarios.live.session import NEEDS_CANARY, Own, planned, session_settings
+    from scenarios.live.session import NEEDS_CANARY, Own, session_layout
 
-    settings, own = session_settings(ctx.obj.settings), Own(program, bw)
-    planned(settings)
-    own.check(settings)
+    layout, own = session_layout(ctx.obj.settings), Own(program, bw)
+    own.check(layout)
     if watch and program is not None:
         raise SettingsError(f"WATCH=1 {NEEDS_CANARY}")
     if script is not None and not script.is_file():
         raise SettingsError(f"SCRIPT={script}: there is no such file")
     need_compiler()
-    enter(sudo, watch, ctx.obj.environment)
+    enter(layout.network, sudo, watch, ctx.obj.environment)
     ctx.obj.print_environment()
     raise_on_signals()
     with tempfile.TemporaryDirectory() as logs:
         from scenarios.live.prompt import open_prompt
 
-        open_prompt(settings, Path(logs), watch, script, own)
+        open_prompt(layout, Path(logs), watch, script, own)
 
 
 def export_lab(

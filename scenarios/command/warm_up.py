@@ -10,13 +10,11 @@ from pathlib import Path
 from analysis.methods.registry import METHODS, find_methods
 from canary_softswitch.compiler.build import keep, kept
 from scenarios.experiment.backends import compile_soft_switches
-from scenarios.experiment.fabrics import packet_fabric_of
-from scenarios.experiment.inputs import demand_of, inputs_of
+from scenarios.experiment.inputs import inputs_of, layout_of
 from scenarios.experiment.observer import Observer, Progress
-from scenarios.experiment.request import load_scenario
 from scenarios.experiment.run import run_experiment
 from scenarios.experiment.settings import Settings
-from testbed.faults.plan import FaultPlan
+from testbed.fabric.packet_fabric import PacketFabric
 from testbed.kernels import compile_all
 from testbed.network.requirements import no_namespaces
 from testbed.rootless import forbidden
@@ -48,10 +46,10 @@ def warm_up(progress: Progress) -> None:
 def compile_for_real_packets() -> None:
     """Compile the program with the counters that only real packets need, for `make net` and
     ``BACKEND=softswitch`` with their defaults."""
-    settings = Settings(backend="softswitch")
-    fabric = packet_fabric_of(settings)
-    traffic, _ = make_traffic(demand_of(settings), fabric)
-    compile_soft_switches(inputs_of(settings, fabric, FaultPlan(), traffic))
+    layout = layout_of(Settings(backend="softswitch"))
+    assert isinstance(layout.fabric, PacketFabric)  # as its network sends packets
+    traffic, _ = make_traffic(layout.demand, layout.fabric)
+    compile_soft_switches(inputs_of(layout, traffic))
 
 
 def bundled(project: Path, what: str) -> Path:
@@ -69,6 +67,5 @@ def smallest_run(observer: Observer = Observer()) -> None:
     with tempfile.TemporaryDirectory() as folder:
         settings = Settings(k=4, epochs=2, load=0.01)
         path = Path(folder) / "run"
-        scenario = load_scenario("faulty_links")
         methods = find_methods(",".join(METHODS))
-        run_experiment("faulty_links", scenario, settings, path, methods, observer)
+        run_experiment(layout_of(settings), path, methods, observer)

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 
 from scenarios.experiment.estimate import Estimate, announce
 from scenarios.experiment.observer import Observer, Observers, Progress, ProgressObserver
+from testbed.network.kinds import NetworkKind
 
 
 class _Terminal(ProgressObserver):
@@ -19,23 +20,23 @@ class _Terminal(ProgressObserver):
 
 
 @contextmanager
-def watching(enabled: bool, backend: str, progress: Progress) -> Iterator[Observer]:
+def watching(enabled: bool, network: NetworkKind, progress: Progress) -> Iterator[Observer]:
     """Return a context manager that gives its block the observer of a run, which calls ``progress``
     and, if ``enabled``, shows a page in a browser.
 
     The page ends with the block, also after an error.
 
     Raises:
-        SettingsError: A run on this backend cannot be watched (one line).
+        NetworkError: A run on this network cannot be watched (one line).
     """
     terminal = _Terminal(progress)
     if not enabled:
         yield terminal
         return
     from scenarios.live.publisher import Publisher
-    from scenarios.live.watched_run import WatchedRun, can_be_watched
+    from scenarios.live.watched_run import WatchedRun
 
-    can_be_watched(backend)
+    network.need_packets("WATCH=1")
     publisher = Publisher()
     watched = WatchedRun(publisher)
     print(f"watch: {publisher.address}", flush=True)

@@ -16,7 +16,6 @@ import numpy.typing as npt
 
 from canary_softswitch import Program, Switch
 from scenarios.experiment.inputs import Inputs
-from scenarios.experiment.settings import REAL_TIME
 from testbed.control.forwarding import needed_entries
 from testbed.control.local import LocalSwitch
 from testbed.control.switch import SwitchControl
@@ -26,9 +25,11 @@ from testbed.dataplane.adapted import Adapted, adapted_program
 from testbed.faults.injector import FaultInjector
 from testbed.faults.kernel_injectors import KernelInjector, NetemInjector, NftInjector
 from testbed.faults.plan import FaultPlan
+from testbed.network.clock import RunClock, VirtualClock
+from testbed.network.kinds import NetworkKind
 from testbed.network.network import Network, NetworkError, switch_seed
 from testbed.network.speed import raised_priority, slowness
-from testbed.network.virtual import LinkModel, VirtualNetwork
+from testbed.network.virtual import VirtualNetwork
 from testbed.rootless import forbidden
 from testbed.traffic.flows import Traffic
 from testbed.traffic.transfers import Transfers
@@ -43,8 +44,8 @@ REAL_DRAIN_NS = 400_000_000  # an overloaded software switch holds packets for t
 
 @dataclass(frozen=True)
 class Backend:
-    """A network that is up, the controls of its switches in the order of the topology, and its
-    timing.
+    """A network that is up, the controls of its switches in the order of the topology, its clock
+    and its timing.
 
     All packets of an epoch have arrived ``drain_ns`` nanoseconds after its end. A switch changes
     its epoch at most ``skew_ns`` nanoseconds early or late.
@@ -52,24 +53,25 @@ class Backend:
 
     network: Network
     controls: Sequence[SwitchControl]
+    clock: VirtualClock
     drain_ns: int
     skew_ns: int
 
 
-def need_backend(backend: str, tcp: bool) -> None:
+def need_network(kind: NetworkKind, tcp: bool) -> None:
     """Check that the network of a run can be brought up, with real TCP if ``tcp`` is true.
 
     Raises:
         NetworkError: It cannot be brought up here (one line).
     """
-    if backend in REAL_TIME:
+    if kind.real_time:
         from testbed.network.requirements import no_namespaces, not_installed
 
         if reason := no_namespaces():
             raise NetworkError(reason)
         if reason := forbidden():
             raise NetworkError(reason)
-        if reason := not_installed(cast(Literal["bmv2", "softswitch"], backend)):
+        if reason := not_installed(cast(Literal["bmv2", "softswitch"], kind.name)):
             raise NetworkError(reason)
         if tcp:
             from testbed.traffic.iperf import need_iperf
@@ -99,13 +101,12 @@ def _threads(inputs: Inputs) -> int:
 
 
 @contextmanager
-def open_backend(inputs: Inputs, links: LinkModel, logs: Path, bw: float = 0) -> Iterator[Backend]:
+def open_backend(inputs: Inputs, logs: Path, bw: float = 0) -> Iterator[Backend]:
     """Return a context manager that brings up the network of a run for its block, and takes it down
     when the block ends.
 
     Args:
         inputs: The inputs of the run.
-        links: Delay, rate and queues of the links of a network in virtual time.
         logs: The folder for the output of a real network's processes.
         bw: The rate of a real network's cables in Mb/s; 0: as fast as the machine.
 
@@ -114,17 +115,16 @@ def open_backend(inputs: Inputs, links: LinkModel, logs: Path, bw: float = 0) ->
         canary_softswitch.SoftSwitchError: There is no C compiler.
     """
     with tempfile.TemporaryDirectory() as folder:
-        program = _adapted(Path(folder), inputs, inputs.real_time)
-        yield from _open(inputs, links, program, logs, bw)
+        program = _adapted(Path(folder), inputs, inputs.network.real_time)
+        yield from _open(inputs, program, logs, bw)
 
 
-def _open(
-    inputs: Inputs, links: LinkModel, source: Adapted, logs: Path, bw: float
-) -> Iterator[Backend]:
+def _open(inputs: Inputs, source: Adapted, logs: Path, bw: float) -> Iterator[Backend]:
     """Yield the network of a run with the adapted switch program ``source``."""
     fabric, epoch_ns = inputs.fabric, inputs.epochs.length_ns
     skew = round(inputs.epochs.skew * epoch_ns)
-    if inputs.backend == "virtual":
+    if not inputs.network.real_time:
+        links = inputs.links
         program = Program.load(source.json, observe=VERDICT.field)
         switches = [
             Switch(program, seed=switch_seed(inputs.seed, index))
@@ -134,12 +134,12 @@ def _open(
         # Allow for every switch to change its epoch, and for full queues along a whole segment.
         drain = max(epoch_ns // 25, 2 * skew + 4 * links.transit_ns)
         controls = [LocalSwitch(switch) for switch in switches]
-        yield Backend(network, controls, drain, skew)
+        yield Backend(network, controls, VirtualClock(), drain, skew)
         return
     from testbed.network.mininet import MininetNetwork
     from testbed.network.requirements import NFT
 
-    kind = cast(Literal["bmv2", "softswitch"], inputs.backend)
+    kind = cast(Literal["bmv2", "softswitch"], inputs.network.name)
     if kind == "bmv2" and NFT.lacking and any(event.kind == "down" for event in inputs.events):
         raise NetworkError(f"EVENTS with down: {NFT.lacking}")
     if kind == "softswitch":
@@ -149,7 +149,7 @@ def _open(
         MininetNetwork(fabric, kind, *source, logs, inputs.seed, bw=bw) as network,
     ):
         drain = 2 * skew + round(REAL_DRAIN_NS * slowness())
-        yield Backend(network, network.controls, drain, skew)
+        yield Backend(network, network.controls, RunClock(network), drain, skew)
 
 
 Injector = FaultInjector | KernelInjector

@@ -14,9 +14,9 @@ from analysis.methods.diagnosis import Diagnosis
 from analysis.methods.registry import BuiltMethod
 from analysis.telemetry.observations import read_telemetry
 from analysis.telemetry.telemetry import MissingTelemetry
+from scenarios.experiment.inputs import Layout
 from scenarios.experiment.observer import Observer
 from scenarios.experiment.recording import Epoch
-from testbed.faults.plan import FaultPlan
 from testbed.record.documents import ByEpoch
 from testbed.record.tables import Columns
 
@@ -27,25 +27,18 @@ class EpochVerdicts(Observer):
     Args:
         methods: The methods that are asked.
         config: The content of the run's ``config.json``.
-        plan: The faults of the run.
-        epoch_s: The length of an epoch in seconds.
-        duration_s: The length of the run in seconds.
+        layout: What the run consists of.
     """
 
     def __init__(
-        self,
-        methods: Sequence[BuiltMethod],
-        config: Mapping[str, Any],
-        plan: FaultPlan,
-        epoch_s: float,
-        duration_s: float,
+        self, methods: Sequence[BuiltMethod], config: Mapping[str, Any], layout: Layout
     ) -> None:
         self._methods, self._config = methods, config
-        self._epoch_s = epoch_s
+        self._epoch_s = layout.epochs.length_ns / 1e9
         self._faults = [
             Fault(fault.link, begin, end)
-            for fault in plan.faults
-            for begin, end in fault.schedule or ((0.0, duration_s),)
+            for fault in layout.plan.faults
+            for begin, end in fault.schedule or ((0.0, layout.duration_s),)
         ]
         self._found: dict[str, list[Diagnosis]] = {}
 

@@ -31,12 +31,13 @@ import numpy as np
 import numpy.typing as npt
 
 from analysis.methods.flock.search import MANY_PAIRS, MANY_TRIED
-from scenarios.experiment.settings import REAL_TIME, Backend, SettingsError
+from scenarios.experiment.inputs import Layout
+from scenarios.experiment.settings import SettingsError
 from testbed.arrays import BoolArray
 from testbed.fabric.clos import Fabric
 from testbed.measurements.flows.measurement import flow_records
-from testbed.traffic.demand import Demand, arrivals
-from testbed.traffic.generator import PAYLOAD, FlowProcess
+from testbed.traffic.demand import arrivals
+from testbed.traffic.generator import PAYLOAD
 
 LONG_S = 10.0
 """The estimate of a run that takes longer than this many seconds is printed before it begins."""
@@ -75,54 +76,36 @@ class Estimate:
         )
 
 
-def estimate(
-    backend: Backend,
-    fabric: Fabric,
-    monitor: BoolArray,
-    demand: Demand,
-    n_epochs: int,
-    probes: int,
-    failures: int,
-    *,
-    flock: bool,
-    traced: bool,
-) -> Estimate:
+def estimate(layout: Layout, probes: int, flock: bool, traced: bool) -> Estimate:
     """Return the estimated cost of a run.
 
     Args:
-        backend: Name of the network.
-        fabric: The fabric.
-        monitor: Which of its switches host meters, bool[n_switches].
-        demand: The traffic that hosts send.
-        n_epochs: Number of epochs.
+        layout: What the run consists of.
         probes: Probes of all plans, for each host and path of NetBouncer's plan.
-        failures: Number of faulty directed links.
         flock: Whether Flock is among the methods.
         traced: Whether flows that lost packets are traced.
     """
-    rng = np.random.default_rng(0)
-    process = arrivals(replace(demand, load=min(demand.load, 0.95)), fabric, rng)
-    without = backend == "flow"
-    counted = _Counts(fabric, monitor, process, demand.duration_s, probes, without)
+    network, fabric, demand = layout.network, layout.fabric, layout.demand
+    counted = _Counts(layout, probes)
     packets = counted.data + counted.probes
     hops = counted.data * counted.data_hops + counted.probes * counted.probe_hops
-    search = counted.flock_seconds(failures, traced) if flock else 0.0
-    if without:
-        seconds, memory = _without_packets(counted, n_epochs)
-    elif backend in REAL_TIME:
-        each_s, each_bytes = (0.5, 50e6) if backend == "bmv2" else (0.1, 10e6)
-        seconds = demand.duration_s + 10 + each_s * fabric.n_switches
-        memory = 400e6 + each_bytes * fabric.n_switches
+    if not network.sends_packets:
+        seconds, memory = _without_packets(counted, layout.epochs.number)
+    elif network.real_time:
+        seconds = demand.duration_s + 10 + network.switch_s * fabric.n_switches
+        memory = 400e6 + network.switch_bytes * fabric.n_switches
     else:
         seconds = 2.5 + 0.4e-6 * hops
         memory = 330e6 + 900e3 * fabric.n_switches + 3000 * counted.probed + 10 * counted.data
+    if flock:
+        seconds += counted.flock_seconds(len(layout.plan.links), traced)
     return Estimate(
         packets=round(packets),
         packet_hops=round(hops),
         links=fabric.n_links,
         pairs=counted.pairs,
         flows=round(counted.records),
-        seconds=seconds + search,
+        seconds=seconds,
         memory=round(memory),
     )
 
@@ -154,15 +137,11 @@ class _Counts:
     """Counts that follow from the settings before any random draw: ``pairs`` of ToRs, ``segments``,
     and mean numbers of ``data`` packets, ``probes``, flow ``records`` and hops."""
 
-    def __init__(
-        self,
-        fabric: Fabric,
-        monitor: BoolArray,
-        process: FlowProcess | None,
-        duration_s: float,
-        probes: int,
-        without: bool,
-    ) -> None:
+    def __init__(self, layout: Layout, probes: int) -> None:
+        fabric, demand = layout.fabric, layout.demand
+        without = not layout.network.sends_packets
+        rng = np.random.default_rng(0)
+        process = arrivals(replace(demand, load=min(demand.load, 0.95)), fabric, rng)
         tiers = np.bincount(fabric.tier)
         risen = np.bincount(fabric.tier[fabric.link_src[::2]], minlength=len(tiers))[:-1]
         ups = risen / tiers[:-1]  # links that lead up from a switch of each tier
@@ -174,14 +153,14 @@ class _Counts:
         self.links_of_pair = 2 * float(np.cumprod(ups).sum())
         pods = np.bincount(fabric.pod[: fabric.n_tors]) if top > 1 else np.ones(1)
         self.local = float((pods * (pods - 1)).sum())
-        self.segments = _segments(fabric, monitor, tiers, ups)
+        self.segments = _segments(fabric, layout.monitor, tiers, ups)
         self.probes = self.probed * probes
         self.probe_hops = 2 * top + (not without)
         self.data_hops = 2 * top - 2 * self.local / max(self.pairs, 1) + (not without)
         self.data = self.records = self.started = 0.0
         if process is not None:
-            self.started = process.arrivals * duration_s
-            every = process.arrivals * (duration_s + process.mean_duration_s)
+            self.started = process.arrivals * demand.duration_s
+            every = process.arrivals * (demand.duration_s + process.mean_duration_s)
             self.records = min(flow_records(fabric.n_hosts), every) if without else 0.0
             per_flow = process.sizes.mean / PAYLOAD + 0.5
             # the run ends before the longest flows do, so only a part of them is sent

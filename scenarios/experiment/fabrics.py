@@ -36,18 +36,11 @@ def fabric_of(settings: Settings) -> Fabric:
         ValueError: It cannot be made or read, or packets cannot flow through it (one line).
     """
     if topology_file(settings.topology) is None:
-        if settings.backend == "flow":
-            return make_fabric(settings.topology, settings.k, settings.seed)
-        return make_packet_fabric(settings.topology, settings.k, settings.seed)
+        if settings.network.sends_packets:
+            return make_packet_fabric(settings.topology, settings.k, settings.seed)
+        return make_fabric(settings.topology, settings.k, settings.seed)
     fabric = _from_file(settings.topology, settings.tier0, settings.hosts)
-    return fabric if settings.backend == "flow" else PacketFabric.of(fabric)
-
-
-def packet_fabric_of(settings: Settings) -> PacketFabric:
-    """Return the fabric of these settings, whose backend sends packets. See `fabric_of`."""
-    fabric = fabric_of(settings)
-    assert isinstance(fabric, PacketFabric)
-    return fabric
+    return PacketFabric.of(fabric) if settings.network.sends_packets else fabric
 
 
 def _from_file(topology: str, tier0: str, hosts: int) -> Fabric:

@@ -1,30 +1,36 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The inputs of a run: values that follow from its settings and do not change while it runs."""
+"""What a run consists of: values that follow from its settings and do not change while it runs.
+
+Nothing that is called later sees the settings.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from scenarios.experiment.fabrics import fabric_of
-from scenarios.experiment.settings import REAL_TIME, Backend, Injector, Settings, SettingsError
+from scenarios.experiment.request import SCENARIO, Scenario
+from scenarios.experiment.settings import Injector, Settings, SettingsError
 from testbed.arrays import BoolArray, LongArray
 from testbed.dataplane.adapted import IcmpLimit
 from testbed.fabric.clos import Fabric
 from testbed.fabric.monitors import monitor_switches
 from testbed.fabric.packet_fabric import PacketFabric
 from testbed.fabric.segments import Segments
-from testbed.faults.events import REAL, Event, parse_events
+from testbed.faults.events import Event, parse_events
 from testbed.faults.plan import FaultPlan, noise_rates
 from testbed.measurements.canary.selection import UNLIMITED, SelectionParameters, flows_that_fit
 from testbed.measurements.measurement import Limits, Measurement
-from testbed.measurements.programs import switch_program
+from testbed.measurements.programs import Routing, switch_program
 from testbed.measurements.registry import STANDARD
 from testbed.measurements.traces.path_discovery import host_rate_limit
+from testbed.network.kinds import NetworkKind
 from testbed.network.virtual import LinkModel
 from testbed.traffic.demand import Demand, locality_share
 from testbed.traffic.flows import Traffic
@@ -41,114 +47,78 @@ class Epochs:
 
 
 @dataclass(frozen=True)
-class Inputs:
-    """The inputs of a run with packets.
+class Layout:
+    """What a run consists of, made of its settings once.
 
     Attributes:
-        backend: Name of the network.
-        threads: Threads of the network in virtual time; 0 chooses a number that pays.
+        config: The settings by name, and the name of the scenario, as ``config.json`` has them.
+        network: What the run can have on its network.
+        threads: Threads of a network in virtual time; 0 chooses a number that pays.
         seed: Seed of the switch IDs, losses, clocks and probes.
-        fabric, segments: The fabric, and its path segments between switches with meters.
-        monitors: The setting that places these meters.
+        fabric: The fabric.
+        monitors: The setting that places meters.
+        monitor: Which switches host meters, bool[n_switches].
         epochs: The epochs.
-        measurements: What is measured, in the order of the record.
-        program: BMv2's JSON of the program that its switches run.
+        links: Delay, rate and queues of the links in virtual time.
         limits: What measurements may do.
         plan, injector, noise: The faults, the setting that chooses their injector, and the loss
             rate of each healthy directed link, float64[n_links].
         events: Drained links and restarting switches, in order of time.
-        traffic: The hosts' packets.
-        tcp, line_rate_bps: Share of the larger TCP flows that real TCP carries, and the rate of the
-            hosts' links in bits per second.
+        demand: The traffic that hosts send.
+        tcp: Share of the larger TCP flows that real TCP carries.
+        routing: How switches choose among uplinks.
+        measure: The measurements that are made besides those that methods read.
+        by_epoch: Whether methods are also asked after each epoch.
     """
 
-    backend: Backend
+    config: Mapping[str, Any]
+    network: NetworkKind
     threads: int
     seed: int
-    fabric: PacketFabric
-    segments: Segments
+    fabric: Fabric
     monitors: str
+    monitor: BoolArray
     epochs: Epochs
-    measurements: Sequence[Measurement]
-    program: Path
+    links: LinkModel
     limits: Limits
     plan: FaultPlan
     injector: Injector
     noise: npt.NDArray[np.float64]
     events: tuple[Event, ...]
-    traffic: Traffic
+    demand: Demand
     tcp: float
-    line_rate_bps: float
-
-    @property
-    def real_time(self) -> bool:
-        """Return True if the network runs in real time."""
-        return self.backend in REAL_TIME
+    routing: Routing
+    measure: str
+    by_epoch: bool
 
     @property
     def duration_s(self) -> float:
         """Return the length of the run in seconds: number of epochs times their length."""
         return self.epochs.number * self.epochs.length_ns / 1e9
 
+    @property
+    def title(self) -> str:
+        """Return the scenario, the fabric, the network and the seed in words."""
+        where = f"{self.fabric.title} on {self.network.name}, seed {self.seed}"
+        return f"{self.config['scenario']}: {where}"
+
 
 @dataclass(frozen=True)
-class Layout:
-    """What the settings of a run lay out.
+class Inputs(Layout):
+    """The inputs of a run with packets: its layout, and what is drawn and built for its packets.
 
     Attributes:
-        fabric: The fabric.
-        monitor: Which of its switches host meters, bool[n_switches].
-        demand: The traffic that its hosts send.
-        events: Drained links and restarting switches, in order of time; none without packets.
+        segments: The path segments between switches with meters.
+        measurements: What is measured, in the order of the record.
+        program: BMv2's JSON of the program that the switches run.
+        traffic: The hosts' packets.
     """
 
-    fabric: Fabric
-    monitor: BoolArray
-    demand: Demand
-    events: tuple[Event, ...]
-
-
-def layout_of(settings: Settings, fabric: Fabric | None = None) -> Layout:
-    """Return what these settings lay out, which checks that they fit the fabric.
-
-    Args:
-        settings: The settings of a run.
-        fabric: Their fabric, if it was made before.
-
-    Raises:
-        ValueError: The fabric cannot be made, or has no such switches or links (one line).
-    """
-    fabric = fabric_of(settings) if fabric is None else fabric
-    monitor = monitor_switches(fabric, settings.monitors, settings.seed)
-    events = events_of(settings, fabric) if isinstance(fabric, PacketFabric) else ()
-    return Layout(fabric, monitor, demand_of(settings), events)
-
-
-def events_of(settings: Settings, fabric: PacketFabric) -> tuple[Event, ...]:
-    """Return the events of these settings on their fabric, in order of time.
-
-    Raises:
-        ValueError: There is no such link or switch, or an event needs real packets (one line).
-    """
-    events = parse_events(settings.events, fabric, settings.duration_s)
-    if not settings.real_time and (real := [each.kind for each in events if each.kind in REAL]):
-        raise SettingsError(
-            f"EVENTS with {real[0]} needs real packets: use BACKEND=softswitch or bmv2"
-        )
-    return events
-
-
-def demand_of(settings: Settings) -> Demand:
-    """Return the traffic that hosts send in a run with these settings."""
-    return Demand(
-        settings.traffic,
-        settings.load,
-        settings.line_rate_bps,
-        settings.duration_s,
-        settings.seed,
-        settings.flow_rates,
-        locality_share(settings.locality),
-    )
+    fabric: PacketFabric
+    segments: Segments
+    measurements: Sequence[Measurement]
+    program: Path
+    traffic: Traffic
 
 
 TRACED = 0.4
@@ -157,26 +127,79 @@ TRACED = 0.4
 The bound counts the answers on the way up only, and those on the way down are as many; the rest is
 left because traffic is not spread evenly."""
 
-
-def traces_of_host(settings: Settings, fabric: Fabric) -> float:
-    """Return the traceroutes per second that each host may send on the fabric of these settings.
-
-    By default it is `TRACED` of theorem 1's bound.
-    """
-    return settings.traces_per_s or TRACED * host_rate_limit(fabric, settings.answers_per_s(fabric))
-
-
-def links_of(settings: Settings, scenario: LinkModel) -> LinkModel:
-    """Return delay, rate and queue of the links: those of the settings, else of the scenario."""
-    return LinkModel(
-        delay_ns=round(settings.delay * 1000) or scenario.delay_ns,
-        rate_bps=round(settings.rate * 1e6) or scenario.rate_bps,
-        queue_bytes=settings.queue * FRAME_BYTES or scenario.queue_bytes,
-    )
-
-
 FRAME_BYTES = 1514
 """The largest frame of the traffic, which QUEUE counts."""
+
+
+# Long: one value for each part of a run.
+def layout_of(
+    settings: Settings,
+    scenario: Scenario = Scenario(),
+    name: str = SCENARIO,
+    fabric: Fabric | None = None,
+) -> Layout:
+    """Return what these settings lay out, and check that it fits together.
+
+    Args:
+        settings: The settings of a run.
+        scenario: Makes the faults, by default those that the settings describe.
+        name: The name of the scenario, or the path of its file.
+        fabric: Their fabric, if it was made before.
+
+    Raises:
+        ValueError: The fabric cannot be made, or has no such switches or links (one line).
+    """
+    network, seed = settings.network, settings.seed
+    fabric = fabric_of(settings) if fabric is None else fabric
+    answers_per_s = settings.answers_per_s(fabric)
+    monitor = monitor_switches(fabric, settings.monitors, seed)
+    events = ()
+    if isinstance(fabric, PacketFabric):
+        events = parse_events(settings.events, fabric, settings.duration_s)
+    for event in events:
+        if event.kind not in network.events:
+            raise SettingsError(
+                f"EVENTS with {event.kind} needs real packets: use BACKEND=softswitch or bmv2"
+            )
+    own = scenario.links
+    return Layout(
+        config=settings.as_dict() | {"scenario": Path(name).stem},
+        network=network,
+        threads=settings.threads,
+        seed=seed,
+        fabric=fabric,
+        monitors=settings.monitors,
+        monitor=monitor,
+        epochs=Epochs(settings.epochs, settings.epoch_ms * 1_000_000, settings.skew),
+        links=LinkModel(
+            delay_ns=round(settings.delay * 1000) or own.delay_ns,
+            rate_bps=round(settings.rate * 1e6) or own.rate_bps,
+            queue_bytes=settings.queue * FRAME_BYTES or own.queue_bytes,
+        ),
+        limits=Limits(
+            SelectionParameters(settings.alpha, settings.beta, settings.delta, settings.eta),
+            settings.probes,
+            IcmpLimit.of(answers_per_s),
+            settings.traces_per_s or TRACED * host_rate_limit(fabric, answers_per_s),
+        ),
+        plan=scenario.faults(fabric, settings),
+        injector=settings.injector,
+        noise=noise_rates(settings.noise, fabric.n_links, seed),
+        events=events,
+        demand=Demand(
+            settings.traffic,
+            settings.load,
+            network.line_rate_bps,
+            settings.duration_s,
+            seed,
+            settings.flow_rates,
+            locality_share(settings.locality),
+        ),
+        tcp=settings.tcp,
+        routing=settings.routing,
+        measure=settings.measure,
+        by_epoch=settings.diagnose == "epoch",
+    )
 
 
 def _crossing(fabric: PacketFabric, traffic: Traffic) -> LongArray:
@@ -189,51 +212,27 @@ def _crossing(fabric: PacketFabric, traffic: Traffic) -> LongArray:
 
 
 def inputs_of(
-    settings: Settings,
-    fabric: PacketFabric,
-    plan: FaultPlan,
-    traffic: Traffic,
-    measurements: Sequence[Measurement] = STANDARD,
+    layout: Layout, traffic: Traffic, measurements: Sequence[Measurement] = STANDARD
 ) -> Inputs:
     """Return the inputs of a run with packets.
 
     Args:
-        settings: The settings of the run.
-        fabric: The fabric of these settings.
-        plan: The faults.
+        layout: What the run consists of; its fabric is a `PacketFabric`.
         traffic: The hosts' packets.
         measurements: What is measured, in the order of the record.
     """
-    segments = fabric.segments(settings.monitors, settings.seed)
+    fabric, limits = layout.fabric, layout.limits
+    assert isinstance(fabric, PacketFabric)  # as its network sends packets
+    segments = fabric.segments(layout.monitors, layout.seed)
     most = flows_that_fit(segments, _crossing(fabric, traffic))
     fit = int(most.min(initial=UNLIMITED))
-    return Inputs(
-        backend=settings.backend,
-        threads=settings.threads,
-        seed=settings.seed,
-        fabric=fabric,
-        segments=segments,
-        monitors=settings.monitors,
-        epochs=Epochs(settings.epochs, settings.epoch_ns, settings.skew),
-        measurements=measurements,
-        program=switch_program(measurements, settings.routing),
-        limits=Limits(
-            SelectionParameters(
-                settings.alpha,
-                min(settings.beta, fit),
-                min(settings.delta, fit),
-                settings.eta,
-                most=most,
-            ),
-            settings.probes,
-            IcmpLimit.of(settings.answers_per_s(fabric)),
-            traces_of_host(settings, fabric),
-        ),
-        plan=plan,
-        injector=settings.injector,
-        noise=noise_rates(settings.noise, fabric.n_links, settings.seed),
-        events=events_of(settings, fabric),
-        traffic=traffic,
-        tcp=settings.tcp,
-        line_rate_bps=settings.line_rate_bps,
-    )
+    asked = limits.selection
+    selection = replace(asked, beta=min(asked.beta, fit), delta=min(asked.delta, fit), most=most)
+    own = {
+        "segments": segments,
+        "measurements": measurements,
+        "program": switch_program(measurements, layout.routing),
+        "limits": replace(limits, selection=selection),
+        "traffic": traffic,
+    }
+    return Inputs(**vars(layout) | own)

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from scenarios.experiment.backends import open_backend
 from scenarios.experiment.in_memory import Memory
@@ -21,18 +20,13 @@ from scenarios.experiment.setup import Emulation, set_up
 from testbed.control.switch import batch
 from testbed.network.network import Network
 from testbed.network.schedules import FOREVER
-from testbed.network.virtual import LinkModel
 from testbed.record.tables import Columns
-
-if TYPE_CHECKING:
-    from scenarios.experiment.clock import RunClock
 
 
 def run(
     emulation: Emulation,
     writer: Recorder,
     observer: Observer,
-    by_epoch: bool = False,
 ) -> None:
     """Run all epochs and write their record.
 
@@ -40,9 +34,8 @@ def run(
         writer: Receives the tables of every epoch, and all other tables at the end. In real time it
             receives all tables after every epoch, so that an interruption loses only later epochs.
         observer: Receives the progress, and each epoch when its steps have run.
-        by_epoch: Whether each epoch has a record of its own, `Epoch.record`.
     """
-    session = Session(emulation, writer, observer, by_epoch)
+    session = Session(emulation, writer, observer)
     session.start()
     while (epoch := session.epoch()) is not None:
         observer.epoch_ended(epoch)
@@ -52,15 +45,13 @@ def run(
 class Session:
     """A run with packets that goes on epoch by epoch; see `run` for the arguments."""
 
-    def __init__(
-        self, emulation: Emulation, writer: Recorder, observer: Observer, by_epoch: bool = False
-    ) -> None:
+    def __init__(self, emulation: Emulation, writer: Recorder, observer: Observer) -> None:
         self._emulation, self._writer, self._observer = emulation, writer, observer
         # In real time a run may be interrupted.
-        self._history = History(every_epoch=emulation.inputs.real_time)
-        self._by_epoch = by_epoch
+        self._history = History(every_epoch=emulation.inputs.network.real_time)
+        self._by_epoch = emulation.inputs.by_epoch
         self._before: Before | None = None
-        self._clock: RunClock | None = None
+        self._clock = emulation.backend.clock
         self._ended: Epoch | None = None
         self._steps: Iterator[None] = iter(())
 
@@ -79,13 +70,13 @@ class Session:
             tcp.start()
         if self._by_epoch:
             self._before = Before.now(emulation)
-        self._clock = clock = _clock(emulation)
+        self._clock.start()
         self._steps = steps(
             emulation.network,
             agenda,
             self._history.reached,
             lambda share: self._observer.progressed("emulation", share),
-            (lambda gate_ns: None) if clock is None else clock.allow,
+            self._clock.allow,
         )
 
     def epoch(self) -> Epoch | None:
@@ -99,8 +90,7 @@ class Session:
 
     def _drained(self, number: int) -> None:
         """End an epoch, by its number from 0, once its packets have left the network."""
-        if self._clock is not None:
-            self._clock.settle()
+        self._clock.settle()
         emulation, history = self._emulation, self._history
         memory = Memory() if self._by_epoch else None
         epoch = end_epoch(number, emulation, history, self._writer, memory)
@@ -113,25 +103,13 @@ class Session:
     def end(self) -> None:
         """Wait until no packet is in the network, and write the record."""
         emulation, history, tcp = self._emulation, self._history, self._emulation.tcp
-        if self._clock is not None:
-            history.slowdown = round(self._clock.release(), 3)
+        history.slowdown = round(self._clock.release(), 3)
         if tcp is not None:
             tcp.stop()
             tcp.silence()
         emulation.network.drain()
         history.note_sent(emulation)
         record(emulation, history, self._writer, drained=True)
-
-
-def _clock(emulation: Emulation) -> RunClock | None:
-    """Return what holds the clock of a real network; None in virtual time, which waits anyway."""
-    if not emulation.inputs.real_time:
-        return None
-    from scenarios.experiment.clock import RunClock
-    from testbed.network.mininet import MininetNetwork
-
-    assert isinstance(emulation.network, MininetNetwork)
-    return RunClock(emulation.network)
 
 
 def end_epoch(
@@ -248,22 +226,13 @@ def steps(
         yield
 
 
-def emulate(
-    inputs: Inputs,
-    links: LinkModel,
-    recorder: Recorder,
-    logs: Path,
-    observer: Observer,
-    by_epoch: bool = False,
-) -> None:
+def emulate(inputs: Inputs, recorder: Recorder, logs: Path, observer: Observer) -> None:
     """Bring a network up, run all epochs on it, record them, and take it down.
 
     Args:
         inputs: The inputs of the run.
-        links: Delay, rate and queues of the links of a network in virtual time.
         logs: The folder for the output of a real network's processes.
         observer: Receives the progress, and the events of the network.
-        by_epoch: Whether each epoch has a record of its own, `Epoch.record`.
 
     Raises:
         testbed.network.network.NetworkError: A real network cannot be brought up (one line).
@@ -271,8 +240,8 @@ def emulate(
         ValueError: The faults or the traffic cannot be emulated (one line).
     """
     observer.progressed("switch program", 0.0)  # it is compiled once, then cached
-    with open_backend(inputs, links, logs) as backend:
+    with open_backend(inputs, logs) as backend:
         emulation = set_up(inputs, backend, progress=observer.progressed)
         observer.network_up(emulation)
-        run(emulation, recorder, observer, by_epoch)
+        run(emulation, recorder, observer)
         observer.network_ended()

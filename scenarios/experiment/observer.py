@@ -6,11 +6,9 @@ from __future__ import annotations
 from typing import Protocol
 
 from scenarios.experiment.estimate import Estimate
+from scenarios.experiment.inputs import Layout
 from scenarios.experiment.recording import Epoch
 from scenarios.experiment.setup import Emulation
-from testbed.arrays import BoolArray
-from testbed.fabric.clos import Fabric
-from testbed.faults.plan import FaultPlan
 
 
 class Progress(Protocol):
@@ -27,11 +25,8 @@ class Observer:
     def estimated(self, expected: Estimate) -> None:
         """The time and the memory that the run will take are known; the run has not begun."""
 
-    def planned(
-        self, title: str, fabric: Fabric, monitor: BoolArray, plan: FaultPlan, epochs: int
-    ) -> None:
-        """The faults of a run with packets are drawn. ``monitor`` says which switches host meters,
-        bool[n_switches]; ``epochs`` is the number of epochs."""
+    def planned(self, layout: Layout) -> None:
+        """A run with packets is about to begin; ``layout`` has its fabric and its faults."""
 
     def progressed(self, what: str, share: float) -> None:
         """The phase ``what`` has reached ``share``, from 0 to 1; called repeatedly during the
@@ -69,13 +64,10 @@ class Observers(Observer):
         for each in self._observers:
             each.estimated(expected)
 
-    def planned(
-        self, title: str, fabric: Fabric, monitor: BoolArray, plan: FaultPlan, epochs: int
-    ) -> None:
-        """Pass the drawn faults on to each observer; see `Observer.planned` for units and shapes,
-        such as ``monitor``, bool[n_switches]."""
+    def planned(self, layout: Layout) -> None:
+        """Pass the layout on to each observer; see `Observer.planned`."""
         for each in self._observers:
-            each.planned(title, fabric, monitor, plan, epochs)
+            each.planned(layout)
 
     def progressed(self, what: str, share: float) -> None:
         """Pass the phase and its share, 0 to 1, on to each observer."""

@@ -15,17 +15,12 @@ from collections.abc import Collection
 from dataclasses import replace
 from pathlib import Path
 
-from scenarios.experiment.inputs import layout_of
-from scenarios.experiment.run import expected_of
+from scenarios.experiment.inputs import Layout, layout_of
+from scenarios.experiment.request import Request
+from scenarios.experiment.run import check, expected_of
 from scenarios.experiment.settings import Settings
 from testbed.cores import usable_cores
-from testbed.fabric.clos import Fabric
 from testbed.network.speed import slowness
-
-PACKET_S = {"softswitch": 100e-6, "bmv2": 750e-6}
-"""Processor seconds for one packet from host to host, with the work of switches, hosts' agents,
-controller and real TCP. For the soft switch this is measured (K=4 and K=6: 110 and 76 us); for BMv2
-it is what the defaults of K=4 were found to need."""
 
 BUSY = 0.65
 """Share of the free processors that a run plans to use: bursts are several times the mean."""
@@ -35,11 +30,27 @@ LONGEST_EPOCH_MS = 60_000
 _LOOKING_S = 0.3
 
 
+def paced_layout(request: Request, settings: Settings) -> Layout:
+    """Return what a run consists of at a pace that this machine can carry, and check that it can
+    make the run.
+
+    Args:
+        request: The scenario, and what the user asked for.
+        settings: The settings of the run.
+
+    Raises:
+        ValueError: It cannot, or the settings do not fit together (one line).
+    """
+    layout = layout_of(settings, request.scenario, request.name)
+    check(layout)
+    paced = at_this_pace(settings, layout, request.named)
+    if paced is settings:
+        return layout
+    return layout_of(paced, request.scenario, request.name, layout.fabric)
+
+
 def at_this_pace(
-    settings: Settings,
-    named: Collection[str],
-    free: float | None = None,
-    fabric: Fabric | None = None,
+    settings: Settings, layout: Layout, named: Collection[str], free: float | None = None
 ) -> Settings:
     """Return settings with the load, the epoch length and the ICMP budget that this machine can
     carry in real time now.
@@ -49,17 +60,15 @@ def at_this_pace(
 
     Args:
         settings: The settings of the run.
+        layout: What they lay out.
         named: The names of settings that the user gave; these do not change.
         free: Number of processors that the run can have; by default those that are free now.
-        fabric: The fabric of the settings, if it was made before.
     """
-    if not settings.real_time:
+    if not settings.network.packet_s:
         return settings
-    seconds = settings.epochs * settings.epoch_ms / 1000
-    layout = layout_of(settings, fabric)
-    wanted = expected_of(settings, layout, 0, flock=False).packets / seconds
+    wanted = expected_of(layout, flock=False).packets / layout.duration_s
     free = free_processors() if free is None else free
-    carried = free * BUSY / (PACKET_S[settings.backend] * slowness())
+    carried = free * BUSY / (settings.network.packet_s * slowness())
     slow = max(slowness(), math.ceil(10 * wanted / carried) / 10)
     paced = {
         "load": max(round(settings.load / slow, 3), 0.001),

@@ -16,7 +16,7 @@ from testbed.dataplane import CAUSES
 from testbed.fabric.pathbf import bloom_mask
 from testbed.measurements.measurement import Counts
 from testbed.measurements.tables import joined
-from testbed.network.network import EmulatorDrops, OwnLosses, Statistics
+from testbed.network.network import EmulatorDrops, OwnLosses, Statistics, Switchable
 from testbed.network.virtual import DROP_CAUSES
 from testbed.record.documents import Conservation, Network
 from testbed.record.fabric_file import fabric_columns
@@ -53,8 +53,7 @@ class Before:
         """Return the counts of this moment."""
         numbers = [each.number for each in emulation.sending]
         sent = {each: emulation.network.sent(each).astype(np.int64) for each in numbers}
-        drops = emulation.network.drops()
-        lost = {each: _lost_by_now(emulation, each, sent[each], drops) for each in numbers}
+        lost = {each: emulation.network.lost(each, sent[each]) for each in numbers}
         return cls(sent, lost)
 
 
@@ -107,7 +106,7 @@ def record(emulation: Emulation, history: History, writer: Recorder, drained: bo
     injected = emulation.injector.dropped()
     crossed, by_emulator = _link_counts(emulation, injected)
     drops = network.drops()
-    counts = _counts(emulation, history, drops)
+    counts = _counts(emulation, history)
     writer.text("truth.yaml", emulation.plan.to_yaml(emulation.topology))
     writer.table("fabric", fabric_columns(emulation.topology))
     writer.table("switches", _switches(emulation))
@@ -118,18 +117,17 @@ def record(emulation: Emulation, history: History, writer: Recorder, drained: bo
     for name, columns in joined(one.tables(counts) for one in emulation.measured.values()).items():
         writer.table(name, columns)
     writer.table("drops", _drops(emulation, drops[drops["source"] == emulation.data.number]))
-    if emulation.inputs.real_time:
+    if emulation.inputs.network.real_time:
         counts = replace(counts, statistics=_real_statistics(emulation, counts, crossed, injected))
     network_json = _network(emulation, history, counts, by_emulator, drained)
     writer.json("network.json", network_json)
 
 
-def _counts(emulation: Emulation, history: History, drops: npt.NDArray[Any]) -> Counts:
+def _counts(emulation: Emulation, history: History) -> Counts:
     """Return what hosts counted and received; of real TCP, what their kernels report."""
     network, sent = emulation.network, dict(history.sent)
-    lost = {number: _lost(emulation, number, each) for number, each in sent.items()}
+    lost = {number: network.lost(number, each) for number, each in sent.items()}
     if (before := history.before) is not None:
-        lost = {n: _lost_by_now(emulation, n, each, drops) for n, each in sent.items()}
         sent = {number: each - before.sent[number] for number, each in sent.items()}
         lost = {number: each - before.lost[number] for number, each in lost.items()}
     counts = Counts(
@@ -138,28 +136,12 @@ def _counts(emulation: Emulation, history: History, drops: npt.NDArray[Any]) -> 
         lost=lost,
         replies=network.replies(),
         statistics=network.statistics,
-        withheld=int((drops["cause"] == CAUSES["ttl"]).sum()),
+        withheld=network.withheld(),
     )
     if emulation.tcp is not None:
         carried, data = emulation.transfers.flow, emulation.data.number
         counts.sent[data][carried], counts.lost[data][carried] = emulation.tcp.counts()
     return counts
-
-
-def _lost(emulation: Emulation, number: int, sent: LongArray) -> LongArray:
-    """Return the packets that each flow of a source has lost of those that it has ``sent``."""
-    return sent - np.minimum(emulation.network.delivered(number), sent)
-
-
-def _lost_by_now(
-    emulation: Emulation, number: int, sent: LongArray, drops: npt.NDArray[Any]
-) -> LongArray:
-    """Return the same while packets are under way. In virtual time the drops tell them from those
-    that are lost; a real network stands still, and none is under way."""
-    if emulation.inputs.real_time:
-        return _lost(emulation, number, sent)
-    own = drops["tag"][drops["source"] == number].astype(np.int64)
-    return np.minimum(np.bincount(own, minlength=len(sent)), sent)
 
 
 def _switches(emulation: Emulation) -> Mapping[str, Any]:
@@ -307,7 +289,7 @@ def _network(
     }
     if emulation.plan.whole(emulation.topology) is not emulation.topology:
         network["host_links"] = True
-    if emulation.inputs.real_time:
+    if isinstance(emulation.network, Switchable):
         network["slowdown"] = history.slowdown
         links, hosts = emulation.events.switched_off()
         network["links_off"], network["hosts_off"] = sorted(links), sorted(hosts)

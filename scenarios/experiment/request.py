@@ -52,11 +52,11 @@ class Request:
     given: Mapping[str, Any]
     recorded: Mapping[str, Any]
 
-    @property
-    def backend(self) -> str:
-        """Return the backend that the request names, by default ``auto``."""
-        every = {"backend": "auto"} | dict(self.scenario.defaults) | {**self.recorded, **self.given}
-        return str(every["backend"])
+    def backend(self, auto: str = "virtual") -> str:
+        """Return the backend that the request names; ``auto`` if it names none or ``auto``."""
+        every = dict(self.scenario.defaults) | {**self.recorded, **self.given}
+        named = str(every.get("backend", "auto"))
+        return auto if named == "auto" else named
 
     @property
     def named(self) -> set[str]:
@@ -65,12 +65,12 @@ class Request:
 
     def settings(self, backend: str | None = None) -> Settings:
         """Return the settings of the run, on ``backend`` if it is given instead of the requested
-        one.
+        one, which is ``virtual`` by default.
 
         Raises:
             SettingsError: See `make_settings`.
         """
-        backend = backend or self.backend
+        backend = backend or self.backend()
         recorded = dict(self.recorded)
         was = str(recorded.get("backend"))
         if was != backend:  # drop values that were defaults of the other backend

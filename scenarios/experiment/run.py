@@ -25,22 +25,19 @@ from analysis.methods.domain import World
 from analysis.methods.registry import METHODS, BuiltMethod, find_methods
 from analysis.telemetry.observations import read_telemetry, was_sprayed
 from analysis.telemetry.telemetry import MissingTelemetry, SegmentCounts
-from scenarios.experiment.backends import need_backend
+from scenarios.experiment.backends import need_network
 from scenarios.experiment.by_epoch import EpochVerdicts
 from scenarios.experiment.estimate import Estimate, estimate, need_memory
-from scenarios.experiment.inputs import Layout, inputs_of, layout_of, links_of
+from scenarios.experiment.inputs import Layout, inputs_of
 from scenarios.experiment.loop import emulate
 from scenarios.experiment.observer import Observer, Observers, Progress
-from scenarios.experiment.request import Scenario
-from scenarios.experiment.settings import Settings
 from scenarios.experiment.without_packets import simulate
 from scenarios.process.signals import signals_blocked
 from testbed.dataplane import source_digests
 from testbed.errors import UserError
-from testbed.fabric.clos import Fabric
 from testbed.fabric.names import command, some_of
 from testbed.fabric.packet_fabric import PacketFabric
-from testbed.faults.plan import FaultPlan, noise_range
+from testbed.faults.plan import noise_range
 from testbed.measurements.measurement import Measurement
 from testbed.measurements.programs import switch_program
 from testbed.measurements.registry import STANDARD, chosen
@@ -100,50 +97,42 @@ def rare_collections() -> Iterator[None]:
         gc.set_threshold(*before)
 
 
-def check_inputs(scenario: Scenario, settings: Settings) -> Layout:
-    """Check what a run is made of before anything is measured or brought up for it, and return what
-    its settings lay out.
+def check(layout: Layout) -> None:
+    """Check that this machine can make a run, before anything is measured or brought up for it.
 
     Raises:
-        ValueError: The machine cannot run this backend, or the fabric, the traffic or the faults
-            are wrong (one line).
+        ValueError: It cannot, or the traffic is wrong (one line).
     """
-    need_backend(settings.backend, settings.tcp > 0)
-    layout = layout_of(settings)
-    scenario.faults(layout.fabric, settings)
-    path = traffic_file(settings.traffic)
+    need_network(layout.network, layout.tcp > 0)
+    path = traffic_file(layout.demand.traffic)
     if path is not None and not path.exists() and isinstance(layout.fabric, PacketFabric):
         make_traffic(layout.demand, layout.fabric)  # raises the error of the run
-    return layout
 
 
 @rare_collections()
 def run_experiment(
-    name: str,
-    scenario: Scenario,
-    settings: Settings,
+    layout: Layout,
     place: Path | RunWriter,
     methods: Sequence[BuiltMethod] | None = None,
     observer: Observer = Observer(),
-    fabric: Fabric | None = None,
 ) -> Summary:
-    """Emulate a scenario, and diagnose it with each method; the run directory appears when all is
+    """Make a run, and diagnose it with each method; the run directory appears when all is
     done.
 
     A run that ends early leaves no files, except in real time: then its finished epochs stay in a
     directory with the suffix ``.partial``, and a note on the exception says so.
 
     Args:
+        layout: What the run consists of.
         place: The path of the run directory, or the run's writer, which knows the final path.
         methods: The methods that diagnose the run; by default those of the testbed.
         observer: Receives the events of the run while it goes on.
-        fabric: The fabric of the settings, if it was made before.
 
     Returns:
         The content of ``summary.json``.
 
     Raises:
-        ValueError: The faults, the traffic or the path are wrong, or there is too little memory
+        ValueError: The traffic or the path are wrong, or there is too little memory
             (one line).
         canary_softswitch.SoftSwitchError: There is no C compiler.
     """
@@ -151,28 +140,25 @@ def run_experiment(
     methods = _own_methods() if methods is None else methods
     writer = place if isinstance(place, RunWriter) else RunWriter(place)
     try:
-        need_backend(settings.backend, settings.tcp > 0)
-        layout = layout_of(settings, fabric)
-        plan = scenario.faults(layout.fabric, settings)
+        need_network(layout.network, layout.tcp > 0)
         flock = any(method.name.startswith("flock") for method in methods)
-        measurements = chosen(views_of(each.method for each in methods), settings.measure)
-        expected = expected_of(settings, layout, len(plan.links), flock, measurements)
+        measurements = chosen(views_of(each.method for each in methods), layout.measure)
+        expected = expected_of(layout, flock, measurements)
         need_memory(expected)
         observer.estimated(expected)
-        config = run_config(name, settings, measurements)
+        config = run_config(layout.config, measurements)
         writer.config(config)
-        times = settings.epoch_ms / 1000, settings.duration_s
-        verdicts = EpochVerdicts(methods, config, plan, *times)
-        seen = Observers(observer, verdicts) if settings.diagnose == "epoch" else observer
-        _measure(name, scenario, settings, layout, plan, measurements, writer, seen)
-        if settings.diagnose == "epoch":
+        verdicts = EpochVerdicts(methods, config, layout)
+        seen = Observers(observer, verdicts) if layout.by_epoch else observer
+        _measure(layout, measurements, writer, seen)
+        if layout.by_epoch:
             writer.table("verdicts", verdicts.columns)
         run = RunDirectory(writer.partial, finished=False)
         summary = _diagnose(run, writer, observer.progressed, methods)
         for method, found in verdicts.figures().items():
             summary["methods"][method]["by_epoch"] = found
         with suppress(UserError, OSError):  # the file of the traffic may be gone by now
-            summary["flow_sizes"] = describe(settings.traffic, run.table("flows")["sent"])
+            summary["flow_sizes"] = describe(layout.demand.traffic, run.table("flows")["sent"])
         summary["wall_seconds"] = round(time.perf_counter() - begin, 3)
         writer.json("summary.json", summary)
         with signals_blocked():
@@ -180,9 +166,9 @@ def run_experiment(
     except BaseException as error:
         if writer.finished:
             error.add_note(f"the run is in {writer.path}")
-        elif settings.real_time and writer.kept:
+        elif layout.network.real_time and writer.kept:
             error.add_note(
-                f"{writer.kept} of {settings.epochs} epochs were finished: diagnose them with "
+                f"{writer.kept} of {layout.epochs.number} epochs were finished: diagnose them with "
                 + command("make", "analyze", f"RUN={writer.partial}")
             )
             writer.leave()
@@ -198,60 +184,36 @@ def _own_methods() -> list[BuiltMethod]:
 
 
 def expected_of(
-    settings: Settings,
-    layout: Layout,
-    failures: int,
-    flock: bool = True,
-    measurements: Sequence[Measurement] = STANDARD,
+    layout: Layout, flock: bool = True, measurements: Sequence[Measurement] = STANDARD
 ) -> Estimate:
     """Return the estimated time and memory of a run.
 
     Args:
-        settings: The settings of the run.
-        layout: The fabric, the meters and the traffic of these settings.
-        failures: Number of faulty directed links.
+        layout: What the run consists of.
         flock: Whether Flock is among the methods.
         measurements: What is measured.
     """
+    probes = layout.limits.probes * sum(each.probes for each in measurements)
     traced = any(each.view == "connections" for each in measurements)
-    return estimate(
-        settings.backend,
-        layout.fabric,
-        layout.monitor,
-        layout.demand,
-        settings.epochs,
-        settings.probes * sum(each.probes for each in measurements),
-        failures,
-        flock=flock,
-        traced=traced and "A2" in settings.telemetry.split("+"),
-    )
+    traced = traced and "A2" in layout.config["telemetry"].split("+")
+    return estimate(layout, probes, flock, traced)
 
 
 def _measure(
-    name: str,
-    scenario: Scenario,
-    settings: Settings,
-    layout: Layout,
-    plan: FaultPlan,
-    measurements: Sequence[Measurement],
-    writer: RunWriter,
-    observer: Observer,
+    layout: Layout, measurements: Sequence[Measurement], writer: RunWriter, observer: Observer
 ) -> None:
     """Make a run with packets or without, and write its record."""
     progress, fabric = observer.progressed, layout.fabric
-    if settings.backend == "flow":
-        write_run(simulate(settings, plan, layout, measurements, progress=progress), writer)
+    if not layout.network.sends_packets:
+        write_run(simulate(layout, measurements, progress=progress), writer)
         return
-    assert isinstance(fabric, PacketFabric)  # the settings have checked this
-    where = f"{fabric.title} on {settings.backend}, seed {settings.seed}"
-    observer.planned(f"{Path(name).stem}: {where}", fabric, layout.monitor, plan, settings.epochs)
+    assert isinstance(fabric, PacketFabric)  # its settings have checked this
+    observer.planned(layout)
     progress("traffic", 0.0)
     traffic, account = make_traffic(layout.demand, fabric, lambda share: progress("traffic", share))
     if account is not None:
         writer.json("capture.json", account.as_dict())
-    inputs = inputs_of(settings, fabric, plan, traffic, measurements)
-    links, logs = links_of(settings, scenario.links), writer.partial / "logs"
-    emulate(inputs, links, writer, logs, observer, settings.diagnose == "epoch")
+    emulate(inputs_of(layout, traffic, measurements), writer, writer.partial / "logs", observer)
 
 
 def analyze(
@@ -425,16 +387,16 @@ def _early(run: RunDirectory) -> list[str]:
 
 
 def run_config(
-    name: str, settings: Settings, measurements: Sequence[Measurement] = STANDARD
+    settings: Mapping[str, Any], measurements: Sequence[Measurement] = STANDARD
 ) -> dict[str, Any]:
-    """Return the content of ``config.json``: settings, scenario, what is measured, and versions of
-    the software."""
-    config = settings.as_dict() | {"scenario": Path(name).stem}
+    """Return the content of ``config.json``: ``settings`` by name with the scenario, what is
+    measured, and versions of the software."""
+    config = dict(settings)
     config["measurements"] = [each.name for each in measurements]
     del config["threads"]  # it changes no result: equal runs have equal records
     packages = ("canary-testbed", "numpy", "pyarrow")
     config["versions"] = {"python": platform.python_version()}
     config["versions"] |= {package: version(package) for package in packages}
-    program = switch_program(measurements, settings.routing)
+    program = switch_program(measurements, settings["routing"])
     config["p4_sources_sha256"] = source_digests(program)
     return config

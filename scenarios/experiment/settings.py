@@ -18,11 +18,12 @@ from pydantic.fields import FieldInfo
 
 from testbed.errors import UserError
 from testbed.fabric.clos import Fabric
-from testbed.fabric.names import nearest
+from testbed.fabric.names import nearest, shortened
 from testbed.fabric.topologies import is_described
 from testbed.faults.plan import noise_range
 from testbed.measurements.programs import Routing
 from testbed.measurements.registry import check_names
+from testbed.network.kinds import NETWORKS, NetworkKind
 from testbed.record.documents import EPOCHS, TELEMETRY
 from testbed.record.messages import first_problem
 from testbed.traffic.collectives import COLLECTIVES, collective
@@ -31,21 +32,6 @@ from testbed.traffic.generator import FAST_FLOWS
 
 Backend = Literal["virtual", "flow", "softswitch", "bmv2"]
 Injector = Literal["auto", "p4", "netem", "nft"]
-
-LINE_RATE: dict[Backend, float] = {"virtual": 1e9, "flow": 1e9, "softswitch": 10e6, "bmv2": 2e6}
-ANSWERS_PER_PORT: dict[Backend, float] = {
-    "virtual": 25.0,
-    "flow": 25.0,
-    "softswitch": 2.5,
-    "bmv2": 0.5,
-}
-"""007's T_max for each port of a switch, by default: its 100 for a switch with 4 ports.
-
-It is proportional to the line rate, so that each packet has the same budget, and to the ports,
-because theorem 1 shares T_max among the k / 2 ToRs of a pod: with a fixed T_max hosts could trace
-a twelfth as many connections with k=48 as with k=4, of equally many that lose packets."""
-
-REAL_TIME = ("softswitch", "bmv2")
 
 
 class SettingsError(UserError):
@@ -153,7 +139,7 @@ class Settings:
             ge=0.001,
             le=1,
             description="share of the line rate at which hosts send: "
-            + ", ".join(f"{rate / 1e6:g} Mb/s on `{name}`" for name, rate in LINE_RATE.items())
+            + ", ".join(f"{n.line_rate_bps / 1e6:g} Mb/s on `{n.name}`" for n in NETWORKS.values())
             + "; `auto` is as if not given: on real packets no more than the machine carries",
         ),
         Extra(on={"softswitch": 0.6, "bmv2": 0.6}),
@@ -230,7 +216,7 @@ class Settings:
             le=10_000,
             description="ICMP messages a second that a switch answers traceroutes with (007's "
             "T_max, section 4.1); 0: "
-            + ", ".join(f"{each:g} on `{name}`" for name, each in ANSWERS_PER_PORT.items())
+            + ", ".join(f"{n.answers_per_port:g} on `{n.name}`" for n in NETWORKS.values())
             + " for each of its ports",
         ),
     ] = 0.0
@@ -361,53 +347,40 @@ class Settings:
         self.flow_rates  # noqa: B018
         locality_share(self.locality)
         collective(self.traffic)
-        if self.injector != "auto" and self.backend == "flow":
-            raise SettingsError(f"INJECTOR={self.injector} needs packets: leave it out")
-        if self.injector in ("netem", "nft") and self.backend == "virtual":
+        if self.injector not in self.network.injectors:
+            needs = "packets" if self.injector == "p4" else "real links"
             raise SettingsError(
-                f"INJECTOR={self.injector} needs real links: use INJECTOR=p4, or another BACKEND"
+                f"INJECTOR={self.injector} needs {needs}: leave it out, or another BACKEND"
             )
-        if self.backend == "flow" and self.routing != "ecmp":
-            raise SettingsError(f"ROUTING={self.routing} needs packets: use another BACKEND")
-        if self.backend == "flow" and self.diagnose == "epoch":
-            raise SettingsError("DIAGNOSE=epoch needs packets: leave it out, or another BACKEND")
-        if self.backend == "flow" and self.events.strip().lower() != "none":
-            raise SettingsError("EVENTS needs packets: leave it out, or another BACKEND")
-        if self.threads and self.backend != "virtual":
-            raise SettingsError(f"THREADS={self.threads} needs BACKEND=virtual: leave it out")
-        for name in ("rate", "queue", "delay"):
-            if (value := getattr(self, name)) and self.backend != "virtual":
-                raise SettingsError(f"{name.upper()}={value:g} needs BACKEND=virtual: leave it out")
-        if self.tcp and not self.real_time:
-            raise SettingsError(f"TCP={self.tcp:g} needs real hosts: use TCP=0, or another BACKEND")
+        for name, needs in self.network.lacks.items():
+            value, default = (getattr(each, name) for each in (self, Settings))
+            value = f"{value:g}" if isinstance(value, float) else str(value).strip()
+            if value.lower() not in (str(default).lower(), "0"):
+                raise SettingsError(
+                    f"{name.upper()}={shortened(value)} needs {needs}: leave it out, or another "
+                    "BACKEND"
+                )
         kinds = self.telemetry.split("+")
         if len(set(kinds)) < len(kinds) or not set(kinds) <= set(TELEMETRY):
             raise SettingsError(
                 f"TELEMETRY={self.telemetry} is unknown: use {', '.join(TELEMETRY)}, joined by +"
             )
-        if self.backend != "flow" and self.telemetry != Settings.telemetry:
-            raise SettingsError(f"TELEMETRY={self.telemetry} needs BACKEND=flow")
         return self
 
     @property
-    def line_rate_bps(self) -> float:
-        """Return the rate of the hosts' links in bits per second; it depends on what the backend's
-        switches can process."""
-        return LINE_RATE[self.backend]
+    def network(self) -> NetworkKind:
+        """Return what a run can have on the network of its backend."""
+        return NETWORKS[self.backend]
 
     def answers_per_s(self, fabric: Fabric) -> float:
         """Return the ICMP messages a second that a switch of a fabric answers traceroutes with."""
-        return self.icmp_per_s or ANSWERS_PER_PORT[self.backend] * fabric.n_ports
+        return self.icmp_per_s or self.network.answers_per_port * fabric.n_ports
 
     @property
     def flow_rates(self) -> tuple[float, float]:
         """Return the lowest and the highest rate of a flow, as shares of the line rate."""
-        return flow_rates(self.flow_rate, self.traffic, self.epoch_ms / 1000, self.line_rate_bps)
-
-    @property
-    def real_time(self) -> bool:
-        """Return True if the backend runs in real time."""
-        return self.backend in REAL_TIME
+        rate = self.network.line_rate_bps
+        return flow_rates(self.flow_rate, self.traffic, self.epoch_ms / 1000, rate)
 
     @property
     def ignored(self) -> dict[str, str]:
@@ -428,8 +401,8 @@ class Settings:
         if self.traffic.lower().endswith(".csv"):
             for name in ("load", "locality"):
                 found[name] = f"with a list of flows, TRAFFIC={self.traffic}"
-        if self.backend == "flow":
-            found["skew"] = "with BACKEND=flow"
+        for name in self.network.ignores:
+            found[name] = f"with BACKEND={self.backend}"
         if not (self.alpha or self.beta):  # no flow is ever selected
             found["delta"] = "with ALPHA=0 and BETA=0"
         return found

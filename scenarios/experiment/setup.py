@@ -108,9 +108,8 @@ def set_up(
     injector = make_injector(inputs.injector, backend, inputs.plan, inputs.noise)
     if backend.drain_ns + backend.skew_ns > epochs.length_ns // 2:
         raise _too_short(epochs, backend)
-    traffic, transfers = take_transfers(
-        inputs.traffic, inputs.tcp, inputs.seed, inputs.line_rate_bps
-    )
+    line_rate_bps = inputs.network.line_rate_bps
+    traffic, transfers = take_transfers(inputs.traffic, inputs.tcp, inputs.seed, line_rate_bps)
     progress("probes", 0.8)
     data = _frames(traffic, topology)
     run = PacketRun(
@@ -125,7 +124,7 @@ def set_up(
         traffic=traffic,
         data=backend.network.add_source(data.silent() if idle else data),
         limits=inputs.limits,
-        real_time=inputs.real_time,
+        seconds=backend.clock.seconds,
         idle=idle,
     )
     measured = {each.name: each.start(run) for each in inputs.measurements}

@@ -26,7 +26,6 @@ from scenarios.experiment.inputs import Inputs
 from scenarios.experiment.loop import TICKS, end_epoch
 from scenarios.experiment.recording import Epoch, History
 from scenarios.experiment.run import run_config
-from scenarios.experiment.settings import Settings
 from scenarios.experiment.setup import set_up
 from scenarios.live.power import Power
 from testbed.control.switch import batch
@@ -57,16 +56,14 @@ class Live(Power):
     """Injects faults into a network that is up, and measures it.
 
     Args:
-        settings: The settings of a run of one epoch.
-        inputs: The inputs of that run.
+        inputs: The inputs of a run of one epoch.
         backend: The network, up and idle.
     """
 
     measures = True
 
-    def __init__(self, settings: Settings, inputs: Inputs, backend: Backend) -> None:
+    def __init__(self, inputs: Inputs, backend: Backend) -> None:
         super().__init__(cast("MininetNetwork", backend.network))
-        self._settings = settings
         self._controls = backend.controls
         self._emulation = set_up(inputs, backend, idle=True)
         self._faults: dict[int, tuple[Fault, FaultInjector]] = {}
@@ -160,7 +157,7 @@ class Live(Power):
             MissingTelemetry: A method of ``methods`` reads telemetry that is not measured here.
         """
         found: dict[str, Diagnosis] = {}
-        memory, config = Memory(), run_config("live", self._settings)
+        memory, config = Memory(), run_config(self._emulation.inputs.config)
         with self.using:
             self._measure(memory)
         telemetry = read_telemetry(MemoryRecord(config, memory, self._emulation))
@@ -187,7 +184,7 @@ class Live(Power):
         for each in emulation.sending:
             network.feed(each.number, _later(each.frames, start))
         for tick in range(1, TICKS + 3):
-            network.run_until(start + tick * self._settings.epoch_ns // TICKS)
+            network.run_until(start + tick * self._emulation.inputs.epochs.length_ns // TICKS)
             for each in emulation.measured.values():
                 each.poll(network.now_ns, None)
         network.drain()

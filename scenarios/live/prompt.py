@@ -24,7 +24,7 @@ from mininet.cli import CLI
 
 from analysis.methods.registry import find_methods
 from scenarios.experiment.errors import DEFECT, message_of
-from scenarios.experiment.settings import Settings
+from scenarios.experiment.inputs import Layout
 from scenarios.live.hosts import iperf
 from scenarios.live.network import Live
 from scenarios.live.power import Power
@@ -62,7 +62,7 @@ class _Ended(BaseException):
 
 
 def open_prompt(
-    settings: Settings,
+    layout: Layout,
     logs: Path,
     watch: bool = False,
     script: Path | None = None,
@@ -71,7 +71,7 @@ def open_prompt(
     """Bring up a network with Mininet's prompt, and take it down when the user leaves the prompt.
 
     Args:
-        settings: See `scenarios.live.session.session_settings`.
+        layout: See `scenarios.live.session.session_layout`.
         logs: The folder for the output of the network's processes.
         watch: Whether to show the network in a browser meanwhile.
         script: A file of commands, which are run instead of those that a user types.
@@ -83,7 +83,7 @@ def open_prompt(
     """
     lines = None if script is None else script.read_text().splitlines()
     with (
-        session(settings, logs, own) as (network, live),
+        session(layout, logs, own) as (network, live),
         watched_net(watch, network, cast("Live", live)) as watched,
         _ended_by_signals(),
     ):

@@ -25,7 +25,7 @@ from analysis.methods.registry import find_methods
 from scenarios.live.hosts import iperf
 from scenarios.live.network import Live
 from scenarios.live.power import Power
-from scenarios.live.session import NEEDS_CANARY, session, session_settings
+from scenarios.live.session import NEEDS_CANARY, session, session_layout
 from scenarios.process.signals import raise_on_signals
 from testbed.errors import UserError
 from testbed.fabric.names import nearest
@@ -135,8 +135,8 @@ def serve(wire: Connection) -> None:
     setLogLevel("error")  # what `pingAll` finds is returned, and not printed
     given: dict[str, Any]
     given, own = wire.recv()
-    settings = session_settings(given)
-    with tempfile.TemporaryDirectory() as logs, session(settings, Path(logs), own) as up:
+    layout = session_layout(given)
+    with tempfile.TemporaryDirectory() as logs, session(layout, Path(logs), own) as up:
         served = Served(*up)
         wire.send(("done", served.names()))
         while True:

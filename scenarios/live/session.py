@@ -6,25 +6,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Literal, cast
 
 from canary_softswitch.compiler.bmv2_program import DROP_PORT
 from canary_softswitch.device.config import SUFFIXES, read_config
 from canary_softswitch.device.messages import P4Error
 from scenarios.experiment.backends import open_backend
-from scenarios.experiment.fabrics import packet_fabric_of
-from scenarios.experiment.inputs import demand_of, inputs_of
-from scenarios.experiment.settings import REAL_TIME, Settings, SettingsError, make_settings
+from scenarios.experiment.inputs import Layout, inputs_of, layout_of
+from scenarios.experiment.settings import SettingsError, make_settings
 from scenarios.live.network import Live
 from scenarios.live.power import Power
 from testbed.fabric.packet_fabric import PacketFabric
 from testbed.faults.plan import FaultPlan
-from testbed.faults.specification import parse_faults
+from testbed.network.kinds import need_real
 from testbed.network.mininet import MininetNetwork
-from testbed.network.virtual import LinkModel
 from testbed.traffic.demand import make_traffic
 
 DEFAULTS: Mapping[str, Any] = MappingProxyType(
@@ -39,35 +37,24 @@ NEEDS_CANARY = "needs the Canary program: leave PROGRAM out"
 """What is said of faults and methods where switches run a program of the user's."""
 
 
-def session_settings(given: Mapping[str, Any]) -> Settings:
-    """Return the settings of a network that stays up.
+def session_layout(given: Mapping[str, Any]) -> Layout:
+    """Return the layout of a network that stays up, with the faults that it begins with.
 
     Args:
         given: Settings by name; those that only a run has are refused.
 
     Raises:
-        SettingsError: A setting makes no sense here (one line).
+        UserError: A setting makes no sense here, or does not fit the fabric (one line).
     """
     for name in _OF_RUNS:
         if name in given:
             raise SettingsError(f"{name.upper()} is of runs: a network at the prompt has no such")
     stands = {name: value for name, value in given.items() if value != "auto"}
-    if (backend := stands.get("backend", DEFAULTS["backend"])) not in REAL_TIME:
-        raise SettingsError(f"BACKEND={backend} has no network: use {', '.join(REAL_TIME)}")
-    return make_settings(stands, {**DEFAULTS, "tcp": 0})
-
-
-def planned(settings: Settings) -> tuple[PacketFabric, FaultPlan]:
-    """Return the fabric of a session and the faults that it begins with.
-
-    Raises:
-        UserError: The fabric or the faults make no sense (one line).
-    """
-    fabric = packet_fabric_of(settings)
-    plan = parse_faults(settings.faults, fabric, settings.seed)
-    if any(fault.schedule for fault in plan.faults):
+    need_real(stands.get("backend", DEFAULTS["backend"]), "network")
+    layout = layout_of(make_settings(stands, {**DEFAULTS, "tcp": 0}), name="live")
+    if any(fault.schedule for fault in layout.plan.faults):
         raise SettingsError("FAULTS with times are of runs: leave them out, or use fault and heal")
-    return fabric, plan
+    return layout
 
 
 @dataclass(frozen=True)
@@ -82,7 +69,7 @@ class Own:
     program: Path | None = None
     bw: float = 0
 
-    def check(self, settings: Settings) -> None:
+    def check(self, layout: Layout) -> None:
         """Check the program and the rate before anything is brought up.
 
         Raises:
@@ -92,7 +79,7 @@ class Own:
             raise SettingsError(f"BW={self.bw:g}: give a rate of {_SLOWEST:g} to {_FASTEST:g} Mb/s")
         if self.program is None:
             return
-        if settings.faults.strip().lower() != "none":
+        if layout.plan.faults:
             raise SettingsError(f"FAULTS {NEEDS_CANARY}")
         if self._p4info is None:
             names = " or ".join(self.program.with_suffix("").name + s for s in SUFFIXES[:2])
@@ -118,12 +105,12 @@ class Own:
 
 @contextmanager
 def session(
-    settings: Settings, logs: Path, own: Own | None = None
+    layout: Layout, logs: Path, own: Own | None = None
 ) -> Iterator[tuple[MininetNetwork, Power]]:
     """Give a block a network that is up, with its faults injected; it is down afterwards.
 
     Args:
-        settings: See `session_settings`.
+        layout: See `session_layout`.
         logs: The folder for the output of the network's processes.
         own: The user's program and the rate of cables.
 
@@ -134,18 +121,19 @@ def session(
         testbed.network.network.NetworkError: Mininet or its switches cannot run here (one line).
     """
     own = own or Own()
-    fabric, plan = planned(settings)
+    fabric = layout.fabric
+    assert isinstance(fabric, PacketFabric)  # as its network sends packets
     if own.program is not None:
-        backend = "bmv2" if settings.backend == "bmv2" else "softswitch"
-        arguments = fabric, backend, *own.files, logs, settings.seed
+        backend = cast(Literal["bmv2", "softswitch"], layout.network.name)
+        arguments = fabric, backend, *own.files, logs, layout.seed
         with MininetNetwork(*arguments, foreign=True, bw=own.bw) as network:
             yield network, Power(network)
         return
-    traffic, _ = make_traffic(demand_of(settings), fabric)
-    inputs = inputs_of(settings, fabric, FaultPlan(), traffic)
-    with open_backend(inputs, LinkModel(), logs, own.bw) as made:
+    traffic, _ = make_traffic(layout.demand, fabric)
+    inputs = inputs_of(replace(layout, plan=FaultPlan()), traffic)
+    with open_backend(inputs, logs, own.bw) as made:
         assert isinstance(made.network, MininetNetwork)
-        live = Live(settings, inputs, made)
-        for fault in plan.faults:
+        live = Live(inputs, made)
+        for fault in layout.plan.faults:
             live.inject(fault)
         yield made.network, live

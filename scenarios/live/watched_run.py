@@ -21,15 +21,12 @@ from analysis.methods.diagnosis import UNSEEN, Diagnosis
 from analysis.methods.registry import build, make_method
 from analysis.pages.live_page import live_page
 from analysis.telemetry.telemetry import SegmentCounts, Telemetry
+from scenarios.experiment.inputs import Layout
 from scenarios.experiment.observer import Observer
 from scenarios.experiment.recording import Epoch
-from scenarios.experiment.settings import SettingsError
 from scenarios.experiment.setup import Emulation
 from scenarios.live.network import Live
 from scenarios.live.publisher import Counters, PagePublisher, Publisher
-from testbed.arrays import BoolArray
-from testbed.fabric.clos import Fabric
-from testbed.faults.plan import FaultPlan
 from testbed.measurements.canary.minus_meters import segment_counts
 from testbed.network.network import Network, NetworkError
 
@@ -37,17 +34,8 @@ WATCHED_METHOD = "canary"
 """The method whose verdict is shown: it reads only the meters, and takes milliseconds."""
 
 
-def can_be_watched(backend: str) -> None:
-    """Check that a run on this backend can be watched.
-
-    Raises:
-        SettingsError: It sends no packets (one line).
-    """
-    if backend == "flow":
-        raise SettingsError("WATCH=1 needs packets to count: leave it out, or another BACKEND")
-
-
 _OFTEN_S = 0.25
+_SHARE_OF_RUN = 0.02  # of the time, for reading counters
 
 
 class WatchedRun(Observer):
@@ -61,17 +49,16 @@ class WatchedRun(Observer):
         self._publisher = publisher
         self._doing, self._again = "", 0.0
         self._counters: Counters | None = None
-        self._diagnosing: ThreadPoolExecutor | None = None
+        self._diagnosing = ThreadPoolExecutor(1, "verdicts")
         self._sent: list[npt.NDArray[np.int64]] = []
         self._lost: list[npt.NDArray[np.int64]] = []
 
-    def planned(
-        self, title: str, fabric: Fabric, monitor: BoolArray, plan: FaultPlan, epochs: int
-    ) -> None:
-        """Show the page of the fabric with its faults; ``monitor``, bool[n_switches], marks the
-        switches with meters."""
-        faults = [(each.link, each.rate) for each in plan.faults if each.link < fabric.n_links]
-        page = live_page(fabric, monitor, title, faults, epochs, WATCHED_METHOD)
+    def planned(self, layout: Layout) -> None:
+        """Show the page of the fabric with its faults."""
+        fabric, faults = layout.fabric, layout.plan.faults
+        of_fabric = [(each.link, each.rate) for each in faults if each.link < fabric.n_links]
+        epochs = layout.epochs.number
+        page = live_page(fabric, layout.monitor, layout.title, of_fabric, epochs, WATCHED_METHOD)
         self._publisher.publish("page", page)
 
     def progressed(self, what: str, share: float) -> None:
@@ -97,15 +84,10 @@ class WatchedRun(Observer):
                 if not fault.schedule or any(begin <= now < end for begin, end in fault.schedule)
             ]
 
-        # In real time the controller mostly waits; in virtual time reading slows down the run.
-        real = emulation.inputs.real_time
-        self._counters = Counters(self._publisher, network, active, 0.02 if real else 0.005)
-        if real:
-            self._diagnosing = ThreadPoolExecutor(1, "verdicts")
+        self._counters = Counters(self._publisher, network, active, _SHARE_OF_RUN)
 
     def epoch_ended(self, epoch: Epoch) -> None:
-        """Show the packets sent and lost in the epoch and, in real time, a verdict on all epochs so
-        far."""
+        """Show the packets sent and lost in the epoch and a verdict on all epochs so far."""
         segments = epoch.emulation.segments
         if "canary" not in epoch.found:
             return
@@ -116,9 +98,6 @@ class WatchedRun(Observer):
         self._sent.append(sent)
         self._lost.append(lost)
         entry = {"number": epoch.number + 1, "sent": int(sent.sum()), "lost": int(lost.sum())}
-        if self._diagnosing is None:
-            self._publisher.publish("epoch", entry | {"flagged": None})
-            return
         counts = SegmentCounts(segments, np.stack(self._sent), np.stack(self._lost))
         inputs = epoch.emulation.inputs
         telemetry = Telemetry(inputs.fabric, inputs.monitors, counts)
@@ -138,8 +117,7 @@ class WatchedRun(Observer):
 
     def close(self) -> None:
         """Wait for the diagnosis that is running, and start no other."""
-        if self._diagnosing is not None:
-            self._diagnosing.shutdown(cancel_futures=True)
+        self._diagnosing.shutdown(cancel_futures=True)
 
 
 _LOOKING_S, _SHARE = 0.2, 0.03

@@ -213,8 +213,7 @@ def _simulated(entry: TrainingEntry, seed: int, common: Mapping[str, Any]) -> li
     settings = request.settings("flow")
     for view in entry.views:
         make_settings({}, settings.as_dict() | {"telemetry": view})  # checks the kind
-    layout = layout_of(settings)
-    plan = request.scenario.faults(layout.fabric, settings)
-    run = simulate(settings, plan, layout)
-    devices = np.array(plan.devices, np.int32)
-    return [Case(read_telemetry(run, view), plan.links, devices) for view in entry.views]
+    layout = layout_of(settings, request.scenario, request.name)
+    run = simulate(layout)
+    devices = np.array(layout.plan.devices, np.int32)
+    return [Case(read_telemetry(run, view), layout.plan.links, devices) for view in entry.views]

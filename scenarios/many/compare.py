@@ -30,8 +30,8 @@ from analysis.methods.base import views_of
 from analysis.methods.parameters import DEFAULTS, Parameters
 from analysis.methods.registry import GROUP, BuiltMethod, find_methods
 from scenarios.experiment.estimate import available_bytes, need_memory
-from scenarios.experiment.fabrics import packet_fabric_of, topology_file
-from scenarios.experiment.inputs import demand_of, layout_of
+from scenarios.experiment.fabrics import topology_file
+from scenarios.experiment.inputs import Layout, layout_of
 from scenarios.experiment.observer import Progress
 from scenarios.experiment.request import load_scenario
 from scenarios.experiment.run import expected_of, run_config, run_experiment
@@ -41,6 +41,7 @@ from scenarios.many.cluster import workers_of
 from scenarios.many.work import complete, hold_folder, is_of
 from testbed.errors import UserError
 from testbed.fabric.names import plain, shortened
+from testbed.fabric.packet_fabric import PacketFabric
 from testbed.fabric.paths import Paths, pointers
 from testbed.faults.specification import fault_file
 from testbed.measurements.registry import chosen
@@ -116,11 +117,12 @@ def compare(
             written; or no seed ran.
         KeyboardInterrupt: Finished seeds are kept; a note on the exception says how to continue.
     """
-    if cluster is not None and settings.real_time:
+    if cluster is not None and settings.network.real_time:
         raise RunError(
             "CLUSTER= runs only simulated networks: leave it out to run a real one on this machine"
         )
-    capture = _account(settings, seeds[0], progress)
+    layout = layout_of(replace(settings, seed=seeds[0]), load_scenario(name), name)
+    capture = _account(layout, progress)
     key = _key(name, settings, methods, parameters)
     with hold_folder(folder, SETTINGS_FILE, "comparison", _is_key) as file:
         document_text(file, key)  # checks that the key has the declared form
@@ -129,7 +131,7 @@ def compare(
         every = {f"seed-{seed}": seed for seed in seeds}
         lacking = {each: seed for each, seed in every.items() if not _file(folder, seed).exists()}
         own = settings
-        if settings.backend == "virtual" and not settings.threads:
+        if "threads" not in settings.network.lacks and not settings.threads:
             own = replace(settings, threads=1)  # several seeds run at once and share the cores
         failures: dict[int, str] = {}
         if lacking:
@@ -138,7 +140,7 @@ def compare(
                 each: partial(_seed_file, name, replace(own, seed=seed), named, parameters)
                 for each, seed in lacking.items()
             }
-            with workers_of(cluster, _parallel_runs(settings)) as workers:
+            with workers_of(cluster, _parallel_runs(layout)) as workers:
                 theirs = partial(_key_of_names, name, settings, named, parameters)
                 workers.check(json.loads(json.dumps(key)), theirs)
                 n_before = len(every) - len(pieces)
@@ -162,13 +164,12 @@ def compare(
     return Comparison(rows, failures, capture)
 
 
-def _account(settings: Settings, seed: int, progress: Progress) -> Mapping[str, Any] | None:
+def _account(layout: Layout, progress: Progress) -> Mapping[str, Any] | None:
     """Return what becomes of a capture's frames, computed once and not by each seed; None without a
     capture."""
-    if settings.backend == "flow" or capture_file(settings.traffic) is None:
+    fabric, demand = layout.fabric, layout.demand
+    if not isinstance(fabric, PacketFabric) or capture_file(demand.traffic) is None:
         return None
-    fabric = packet_fabric_of(settings)
-    demand = replace(demand_of(settings), seed=seed)
     _, account = make_traffic(demand, fabric, lambda share: progress("capture", share))
     return None if account is None else account.as_dict()
 
@@ -180,7 +181,8 @@ def _key(
     name, versions, methods, and a hash of the code."""
     names = [each.name for each in methods]
     made = chosen(views_of(each.method for each in methods), settings.measure)
-    key = run_config(name, replace(settings, seed=0), made) | {"methods": names}
+    own = replace(settings, seed=0).as_dict() | {"scenario": Path(name).stem}
+    key = run_config(own, made) | {"methods": names}
     key["parameters"] = {
         each.name: {"values": each.parameters, "from": each.origin} for each in methods
     }
@@ -238,12 +240,12 @@ def code_digest() -> str:
     return digest.hexdigest()
 
 
-def _parallel_runs(settings: Settings) -> int:
+def _parallel_runs(layout: Layout) -> int:
     """Return how many seeds run at once: one for each processor if the memory suffices; one for
     real networks."""
-    if settings.real_time:
+    if layout.network.real_time:
         return 1
-    expected = expected_of(settings, layout_of(settings), 0)  # failures take time and no memory
+    expected = expected_of(layout)
     need_memory(expected)
     return max(1, min(os.cpu_count() or 1, available_bytes() // expected.memory))
 
@@ -258,12 +260,13 @@ def _seed_file(
 ) -> bytes:
     """Run a scenario until a run is not degraded, at most `TRIES` times, and return the content of
     the Parquet file with the rows of the last run."""
-    scenario, chosen = load_scenario(name), find_methods(methods, parameters)
+    layout = layout_of(settings, load_scenario(name), name)
+    chosen = find_methods(methods, parameters)
     degraded, tries, path = True, 0, place
     while degraded and tries < TRIES:
         tries += 1
         path = place / f"run-{tries}"
-        degraded = bool(run_experiment(name, scenario, settings, path, chosen)["degraded"])
+        degraded = bool(run_experiment(layout, path, chosen)["degraded"])
     write_columns(place / "rows.parquet", _rows(RunDirectory(path), settings.seed, tries))
     return (place / "rows.parquet").read_bytes()
 

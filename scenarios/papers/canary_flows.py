@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from scenarios.experiment.backends import open_backend
-from scenarios.experiment.inputs import inputs_of
+from scenarios.experiment.inputs import inputs_of, layout_of
 from scenarios.experiment.loop import run
 from scenarios.experiment.observer import Observer
 from scenarios.experiment.run import run_config
@@ -26,10 +26,7 @@ from scenarios.papers.experiment import Effort, Row, Task, by_draw, label
 from scenarios.papers.sketches.hashpipe import HashPipe
 from scenarios.papers.sketches.meters import DSM_BUCKET_BITS, FlowMeter
 from testbed.arrays import FloatArray, LongArray, WordArray
-from testbed.fabric.packet_fabric import TwoSwitches
-from testbed.faults.plan import FaultPlan
 from testbed.measurements.sketches.hashing import buckets, flow_ids
-from testbed.network.virtual import LinkModel
 from testbed.record.run import RunDirectory, RunWriter
 from testbed.traffic.capture import read_capture
 
@@ -117,13 +114,14 @@ def watch(trace: Trace, eta: int, alpha: int, seed: int) -> Counts:
     epoch."""
     given = {"topology": "two-switch", "faults": "none", "noise": "0", "eta": eta, "alpha": alpha}
     settings = make_settings(given | {"seed": seed, "epochs": EPOCHS, "epoch_ms": EPOCH_MS})
-    time_ns = (trace.when * settings.epoch_ns).astype(np.uint64)
+    layout = layout_of(settings, name="two-switch")
+    time_ns = (trace.when * layout.epochs.length_ns).astype(np.uint64)
     traffic = traffic_of(trace.flow, time_ns, len(trace.size), seed)
     with tempfile.TemporaryDirectory() as folder:
         writer = RunWriter(Path(folder) / "run")
-        writer.config(run_config("two-switch", settings))
-        inputs = inputs_of(settings, TwoSwitches(), FaultPlan(), traffic)
-        with open_backend(inputs, LinkModel(), Path(folder)) as backend:
+        writer.config(run_config(layout.config))
+        inputs = inputs_of(layout, traffic)
+        with open_backend(inputs, Path(folder)) as backend:
             emulation = set_up(inputs, backend)
             run(emulation, writer, Observer())
         table = RunDirectory(writer.partial, finished=False).table("selection")

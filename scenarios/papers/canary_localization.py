@@ -26,6 +26,7 @@ from analysis.methods.netbouncer import NetBouncer, NetBouncerStage
 from analysis.solvers.stages import GROUPS
 from analysis.telemetry.observations import read_telemetry
 from analysis.telemetry.telemetry import Probes, SegmentCounts, Telemetry
+from scenarios.experiment.inputs import layout_of
 from scenarios.experiment.request import Scenario
 from scenarios.experiment.run import run_experiment
 from scenarios.experiment.settings import make_settings
@@ -188,7 +189,7 @@ def emulated(world: World, k: int, seed: int) -> Telemetry:
     settings = make_settings({"k": k, "seed": seed, "alpha": ALPHA, **SETTINGS})
     with tempfile.TemporaryDirectory() as folder:
         place = Path(folder) / "run"
-        run_experiment("both_ways", scenario, settings, place, [])
+        run_experiment(layout_of(settings, scenario, "both_ways"), place, [])
         record = RunDirectory(place)
         telemetry, counts = read_telemetry(record, "A1"), record.table("probe_counts")
         paths = record.table("probe_paths")["path"]

@@ -16,9 +16,13 @@ import sys
 from collections.abc import Callable, Mapping
 from multiprocessing import Pipe
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from testbed.errors import UserError
 from testbed.rootless import LOOPBACK_UP, UNSHARE, forbidden, may_make_networks, search_path
+
+if TYPE_CHECKING:
+    from testbed.network.kinds import NetworkKind
 
 PAGE = "PAGE_OF_CANARY"  # not CANARY_*, which names options of the command line
 """The variable with the number of the socket on which the live page is served."""
@@ -29,12 +33,16 @@ _ALLOWED_TO_UNSHARE = ("--inh-caps=+sys_admin", "--ambient-caps=+sys_admin")
 
 
 def enter(
-    sudo: bool = False, watch: bool = False, from_environment: Mapping[str, str] | None = None
+    network: NetworkKind,
+    sudo: bool = False,
+    watch: bool = False,
+    from_environment: Mapping[str, str] | None = None,
 ) -> None:
-    """Return if this process can make networks. Else start this command again in namespaces of its
-    own, in this process; the call then does not return.
+    """Return if this process can make such a network. Else start this command again in namespaces
+    of its own, in this process; the call then does not return.
 
     Args:
+        network: The network that the command needs.
         sudo: Whether SUDO=1 was given.
         watch: Whether the command serves a live page: its socket is opened first, and stays
             reachable from outside.
@@ -44,6 +52,8 @@ def enter(
         UserError: The kernel lets users make no namespaces, and SUDO=1 was not given or does not
             do (one line).
     """
+    if not network.real_time:
+        return
     from testbed.network.requirements import no_namespaces  # which imports NumPy
 
     if no_namespaces() or may_make_networks():  # the former is told where the network is made
@@ -70,15 +80,15 @@ def enter(
         raise UserError(f"{command[0]} does not run: {error.strerror}") from None
 
 
-def call_inside(work: Callable[[], object]) -> None:
-    """Call a function where it can have a network, and wait until it has returned: in this process,
-    or in a child of it in namespaces of its own.
+def call_inside(work: Callable[[], object], network: NetworkKind) -> None:
+    """Call a function where it can have a network of this kind, and wait until it has returned: in
+    this process, or in a child of it in namespaces of its own.
 
     Raises:
         UserError: The kernel lets users make no namespaces, or the child ended early (one line).
         Exception: Whatever the function raises.
     """
-    if may_make_networks():
+    if not network.real_time or may_make_networks():
         work()
         return
     if reason := forbidden():

@@ -104,7 +104,8 @@ class PacketRun:
         traffic: The hosts' packets.
         data: The network's number of the traffic.
         limits: What measurements may do.
-        real_time: Whether the network runs in real time.
+        seconds: Returns the time in seconds that work at the switches takes; always 0 in virtual
+            time.
         idle: Whether hosts send nothing yet; frames are then fed later.
     """
 
@@ -119,7 +120,7 @@ class PacketRun:
     traffic: Traffic
     data: int
     limits: Limits
-    real_time: bool
+    seconds: Callable[[], float]
     idle: bool = False
 
     @property
@@ -151,8 +152,8 @@ class Counts:
         replies: The ICMP messages that hosts received, with the dtype `testbed.network.network`
             ``.REPLY``.
         statistics: The packet totals of the network.
-        withheld: The answers to traceroutes that a switch's limit withheld; 0 where switches do not
-            report them.
+        withheld: The answers to traceroutes that a switch's limit withheld; None where switches do
+            not report them.
     """
 
     first: int
@@ -160,7 +161,7 @@ class Counts:
     lost: Mapping[int, LongArray]
     replies: npt.NDArray[Any]
     statistics: Statistics
-    withheld: int
+    withheld: int | None
 
 
 Write = Callable[[str, Columns], None]

@@ -61,6 +61,13 @@ class Lab:
     commands: Mapping[int, Command]
     machines: Sequence[str] = ()
 
+    @property
+    def image_options(self) -> str:
+        """Return the options with which its image is built: p4lang's packages of BMv2 are for
+        Ubuntu."""
+        ubuntu = "--build-arg BASE=ubuntu:24.04 --build-arg NEED_BMV2=--need-bmv2 "
+        return ubuntu if self.backend == "bmv2" else ""
+
 
 def interface(port: int) -> str:
     """Return the name of a node's interface by port number; a host's port is 0.

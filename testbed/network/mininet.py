@@ -353,6 +353,14 @@ class MininetNetwork:
         """Return the packets of each flow that reached its destination, a live view, uint32[F]."""
         return self._hosts.delivered(number)
 
+    def lost(self, number: int, sent: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """Return the packets of each flow that were sent and did not arrive, int64[F]; the clock
+        stands still while none is under way."""
+        return sent - np.minimum(self.delivered(number), sent)
+
+    def withheld(self) -> None:
+        """Return None: real switches do not report the answers that they withheld."""
+
     def replies(self) -> npt.NDArray[Any]:
         """Return a copy of the ICMP time-exceeded messages that hosts received, `REPLY` [n]."""
         return self._hosts.replies()

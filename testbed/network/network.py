@@ -193,6 +193,15 @@ class Network(Protocol):
         """Return the packets of each flow of a source that arrived, uint32[F]."""
         ...
 
+    def lost(self, number: int, sent: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """Return the packets that each flow of a source has lost of those that it had ``sent``,
+        int64[F]; those under way are not lost."""
+        ...
+
+    def withheld(self) -> int | None:
+        """Return the answers to traceroutes that switches withheld; None if they do not tell."""
+        ...
+
     def replies(self) -> npt.NDArray[Any]:
         """Return the ICMP messages that hosts received, `REPLY` [n]."""
         ...

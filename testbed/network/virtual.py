@@ -289,6 +289,16 @@ class VirtualNetwork:
             self._drops.flags.writeable = False
         return self._drops
 
+    def lost(self, number: int, sent: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """Return the packets that each flow of a source has lost of those ``sent``, int64[F]."""
+        drops = self.drops()
+        tags = drops["tag"][drops["source"] == number].astype(np.int64)
+        return np.minimum(np.bincount(tags, minlength=len(sent)), sent)
+
+    def withheld(self) -> int:
+        """Return the answers to traceroutes that the switches' limit withheld."""
+        return int((self.drops()["cause"] == CAUSES["ttl"]).sum())
+
     def replies(self) -> npt.NDArray[Any]:
         """Return the ICMP messages that hosts received, `REPLY` [n], read-only.
 

@@ -18,27 +18,24 @@ from analysis.telemetry.observations import read_telemetry
 from scenarios.experiment.inputs import layout_of
 from scenarios.experiment.settings import make_settings
 from scenarios.experiment.without_packets import simulate
-from testbed.faults.specification import parse_faults
 
 SIZES = (8, 16, 32, 48)
 
 
 def measure(k: int) -> str:
     """One line about a run at K."""
-    small = make_settings({"backend": "flow", "epochs": 1, "epoch_ms": 20})
-    smallest = layout_of(small)
-    simulate(small, parse_faults("1links", smallest.fabric, 1), smallest)  # compiles
+    small = {"backend": "flow", "epochs": 1, "epoch_ms": 20, "faults": "1links"}
+    simulate(layout_of(make_settings(small)))  # compiles
     settings = make_settings({"k": k, "backend": "flow", "faults": "1pct", "load": 0.6})
     layout = layout_of(settings)
     fabric = layout.fabric
-    plan = parse_faults(settings.faults, fabric, 1)
     steps: list[tuple[str, float]] = []
 
     def note(what: str, share: float) -> None:
         del share
         steps.append((what, time.perf_counter()))
 
-    run = simulate(settings, plan, layout, progress=note)
+    run = simulate(layout, progress=note)
     steps.append(("", time.perf_counter()))
     simulated = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
     begin = time.perf_counter()

@@ -14,7 +14,7 @@ from pathlib import Path
 from rich.console import Console
 
 from analysis.methods.registry import find_methods
-from scenarios.experiment.request import load_scenario
+from scenarios.experiment.inputs import layout_of
 from scenarios.experiment.run import run_experiment
 from scenarios.experiment.settings import Settings
 from testbed.network.virtual import VirtualNetwork
@@ -56,11 +56,8 @@ def measure(k: int, threads: int) -> tuple[int, float, float, int]:
         k=k, epochs=EPOCHS, epoch_ms=EPOCH_MS, load=0.6, threads=threads, measure="all"
     )
     with tempfile.TemporaryDirectory() as folder:
-        scenario = load_scenario("faulty_links")
         place = Path(folder) / "run"
-        made = run_experiment(
-            "faulty_links", scenario, settings, place, methods=find_methods("007")
-        )
+        made = run_experiment(layout_of(settings), place, methods=find_methods("007"))
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1000
     return made["packet_hops"], used, waited, memory
 

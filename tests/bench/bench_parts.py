@@ -125,7 +125,8 @@ def make(settings: Settings, folder: Path) -> dict[str, object]:
     noise = noise_rates(settings.noise, fabric.n_links, settings.seed)
     loss = link_loss(fabric, plan, settings.epochs, settings.epoch_ms / 1000, noise)
     rng = np.random.default_rng([settings.seed, 0])
-    process = flow_process(fabric, "hadoop", settings.load, rng, "uniform", settings.line_rate_bps)
+    rate = settings.network.line_rate_bps
+    process = flow_process(fabric, "hadoop", settings.load, rng, "uniform", rate)
     ecmp = Ecmp(fabric)
     every = segments(ecmp, monitor_switches(fabric, settings.monitors, settings.seed))
     share = segment_share(ecmp, process.pair_share(), every)

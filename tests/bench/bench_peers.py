@@ -28,19 +28,18 @@ from scenarios.experiment import loop
 from scenarios.experiment.backends import open_backend
 from scenarios.experiment.inputs import Inputs, inputs_of, layout_of
 from scenarios.experiment.observer import Observer
-from scenarios.experiment.request import make_request
 from scenarios.experiment.settings import make_settings
 from scenarios.experiment.setup import set_up
 from testbed.fabric.packet_fabric import PacketFabric
 from testbed.faults.plan import FaultPlan
-from testbed.network.virtual import LinkModel, VirtualNetwork
+from testbed.network.virtual import VirtualNetwork
 from testbed.traffic.demand import make_traffic
 from testbed.traffic.flows import Traffic
 
 SETTINGS = {"backend": "virtual", "threads": 1, "k": 4, "epochs": 2}
 
 
-def here(inputs: Inputs, links: LinkModel) -> tuple[int, int, float]:
+def here(inputs: Inputs) -> tuple[int, int, float]:
     """Return packets that arrived at switches and at hosts, and processor seconds, of a run in
     virtual time, of its network alone; with the data flow probes and traceroutes."""
     spent = 0.0
@@ -56,7 +55,7 @@ def here(inputs: Inputs, links: LinkModel) -> tuple[int, int, float]:
         patch.object(VirtualNetwork, "_run", timed),
         patch.object(loop, "record", lambda *args: None),
         tempfile.TemporaryDirectory() as folder,
-        open_backend(inputs, links, Path(folder)) as backend,
+        open_backend(inputs, Path(folder)) as backend,
     ):
         emulation = set_up(inputs, backend)
         loop.run(emulation, Mock(), Observer())
@@ -127,10 +126,10 @@ def main() -> int:
     chosen = parser.parse_args()
     console = Console(highlight=False, width=120)
     settings = make_settings(SETTINGS)
-    request, layout = make_request(None, {}, None), layout_of(settings)
+    layout = layout_of(settings)
     topology = layout.fabric
     assert isinstance(topology, PacketFabric)
-    plan = request.scenario.faults(topology, settings)
+    plan = layout.plan
     traffic, _ = make_traffic(layout.demand, topology, lambda share: None)
     console.print(
         f"K={settings.k}, {len(plan.faults)} faulty links, {len(traffic.time_ns):,} packets of "
@@ -144,7 +143,7 @@ def main() -> int:
             f"{spent:7.2f} s of processor, {hops / spent / 1e6:6.3f} M hops a second"
         )
 
-    say("here", *here(inputs_of(settings, topology, plan, traffic), request.scenario.links))
+    say("here", *here(inputs_of(layout, traffic)))
     if chosen.ns3 is None:
         console.print("  ns-3: skipped, --ns3 names no folder (NS3=FOLDER make bench-peers)")
     else:

@@ -18,8 +18,8 @@ from typing import Any
 from rich.console import Console
 
 from analysis.methods.registry import METHODS
+from scenarios.experiment.inputs import layout_of
 from scenarios.experiment.observer import ProgressObserver
-from scenarios.experiment.request import load_scenario
 from scenarios.experiment.run import run_experiment
 from scenarios.experiment.settings import make_settings
 
@@ -65,9 +65,9 @@ def measure(backend: str, k: int) -> dict[str, Any]:
 
     settings = make_settings({"k": k, "backend": backend, **OWN[backend]})
     with tempfile.TemporaryDirectory() as folder:
-        scenario, place = load_scenario("faulty_links"), Path(folder) / "run"
+        place = Path(folder) / "run"
         observer = ProgressObserver(note)
-        made = run_experiment("faulty_links", scenario, settings, place, observer=observer)
+        made = run_experiment(layout_of(settings), place, observer=observer)
     ends = [at for _, at in begun[1:]] + [time.process_time()]
     steps: dict[str, float] = {}
     for (what, at), end in zip(begun, ends, strict=True):

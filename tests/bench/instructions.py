@@ -83,7 +83,6 @@ def count(name: str) -> int:
     from scenarios.experiment.backends import open_backend
     from scenarios.experiment.inputs import inputs_of, layout_of
     from scenarios.experiment.observer import Observer
-    from scenarios.experiment.request import make_request
     from scenarios.experiment.settings import make_settings
     from scenarios.experiment.setup import set_up
     from testbed.fabric.packet_fabric import PacketFabric
@@ -103,15 +102,14 @@ def count(name: str) -> int:
     VirtualNetwork._run = run_counted
     loop.record = lambda *args, **named: None
     settings = make_settings({"backend": "virtual", "threads": 1, **RUNS[name]})
-    request, layout = make_request(None, {}, None), layout_of(settings)
+    layout = layout_of(settings)
     fabric = layout.fabric
     assert isinstance(fabric, PacketFabric)
-    plan = request.scenario.faults(fabric, settings)
     traffic, _ = make_traffic(layout.demand, fabric, lambda share: None)
-    inputs = inputs_of(settings, fabric, plan, traffic)
+    inputs = inputs_of(layout, traffic)
     with (
         tempfile.TemporaryDirectory() as folder,
-        open_backend(inputs, request.scenario.links, Path(folder)) as backend,
+        open_backend(inputs, Path(folder)) as backend,
     ):
         emulation = set_up(inputs, backend)
         loop.run(emulation, Mock(), Observer())

@@ -15,7 +15,7 @@ from canary_softswitch.device import config
 from canary_softswitch.device.messages import P4Error
 from canary_softswitch.errors import InvalidProgram
 from scenarios.command.localize import export
-from scenarios.experiment.request import load_scenario
+from scenarios.experiment.inputs import layout_of
 from scenarios.experiment.run import run_experiment
 from scenarios.experiment.settings import make_settings
 from testbed.record.fabric_file import read_fabric
@@ -76,9 +76,7 @@ class Runs:
         for seed in (1, 2):
             asked = {"backend": "flow", "epochs": 2, "epoch_ms": 100, "load": 0.1, "seed": seed}
             run_experiment(
-                "faulty_links",
-                load_scenario("faulty_links"),
-                make_settings(asked),
+                layout_of(make_settings(asked)),
                 folder / f"run{seed}",
                 find_methods("canary-mle,007"),
             )

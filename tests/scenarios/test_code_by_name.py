@@ -46,7 +46,9 @@ def test_a_settings_file_names_scenarios_of_the_library_only(
     with pytest.raises(ValueError, match="library"):
         run(config=theirs, path="run")
     config = evil.with_name("config.json")
-    recorded = run_config("flap", Settings(backend="flow", epochs=2)) | {"record_version": 1}
+    recorded = run_config(Settings(backend="flow", epochs=2).as_dict() | {"scenario": "flap"}) | {
+        "record_version": 1
+    }
     config.write_text(json.dumps(recorded | {"scenario": name}))
     for place in (config, config.parent):
         refused(canary("run", f"CONFIG={place}", "RUN=run"), "SCENARIO=")

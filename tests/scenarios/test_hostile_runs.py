@@ -21,7 +21,7 @@ from analysis.methods.registry import find_methods
 from analysis.telemetry.observations import read_minus_meters, read_telemetry
 from analysis.telemetry.telemetry import MissingTelemetry
 from scenarios.command.localize import export
-from scenarios.experiment.request import load_scenario
+from scenarios.experiment.inputs import layout_of
 from scenarios.experiment.run import run_experiment
 from scenarios.experiment.settings import make_settings
 from testbed.fabric.clos import TopologyError
@@ -225,9 +225,7 @@ def runs(run_path: Path, tmp_path_factory: pytest.TempPathFactory) -> list[tuple
     ):
         asked = {"backend": "flow", "epochs": 2, "epoch_ms": 100, "load": 0.1} | changes
         run_experiment(
-            "faulty_links",
-            load_scenario("faulty_links"),
-            make_settings(asked),
+            layout_of(make_settings(asked)),
             folder / name,
             find_methods("canary-mle,007"),
         )

@@ -10,8 +10,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from scenarios.experiment.backends import need_backend
+from scenarios.experiment.backends import need_network
 from testbed.network import requirements
+from testbed.network.kinds import NETWORKS
 from testbed.network.network import NetworkError
 from tests.scenarios.conftest import Canary, refused
 
@@ -65,6 +66,6 @@ def test_what_needs_linux_says_so(
 ) -> None:
     monkeypatch.setattr(requirements, "sys", SimpleNamespace(platform="darwin"))
     with pytest.raises(NetworkError, match="needs Linux: use BACKEND=virtual"):
-        need_backend(backend, tcp=False)
-    need_backend("virtual", tcp=False)
+        need_network(NETWORKS[backend], tcp=False)
+    need_network(NETWORKS["virtual"], tcp=False)
     refused(canary("net", f"BACKEND={backend}"), "needs Linux", "BACKEND=virtual")

@@ -41,9 +41,8 @@ def observed(**settings: Any) -> tuple[Telemetry, Any]:
     """Simulate a run without packets; return its telemetry and its faulty directed links."""
     request = make_request(None, {"backend": "flow", **settings})
     made = request.settings()
-    layout = layout_of(made)
-    plan = request.scenario.faults(layout.fabric, made)
-    return read_telemetry(simulate(made, plan, layout), TELEMETRY), plan.links
+    layout = layout_of(made, request.scenario)
+    return read_telemetry(simulate(layout), TELEMETRY), layout.plan.links
 
 
 def write_changes(console: Console) -> None:

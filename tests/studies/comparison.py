@@ -220,11 +220,10 @@ def _telemetry(cell: Cell, kinds: Sequence[str]) -> Iterator[tuple[str, Telemetr
     probing = ("segments", "matrix", "segments, A1, matrix")
     asked = {kind: "A1" if kind in probing else kind for kind in kinds}
     if settings.backend == "flow":
-        layout = layout_of(settings)
-        plan = scenario.faults(layout.fabric, settings)
-        run = simulate(settings, plan, layout)
+        layout = layout_of(settings, scenario)
+        run = simulate(layout)
         for kind, of in asked.items():
-            yield kind, read_telemetry(run, of), plan.links
+            yield kind, read_telemetry(run, of), layout.plan.links
         return
     record = _emulated(cell)
     truth = np.flatnonzero(record.table("links")["faulty"])
@@ -239,7 +238,7 @@ def _emulated(cell: Cell) -> RunDirectory:
         scenario = load_scenario(cell.scenario)
         settings = make_settings({**scenario.defaults, **cell.settings})
         new = path.with_suffix(f".{os.getpid()}")
-        run_experiment(cell.scenario, scenario, settings, new, [])
+        run_experiment(layout_of(settings, scenario, cell.scenario), new, [])
         new.rename(path)
     return RunDirectory(path)
 

@@ -20,7 +20,6 @@ from analysis.methods.mle.mle import Mle
 from analysis.telemetry.observations import read_telemetry
 from analysis.telemetry.telemetry import Probes
 from scenarios.experiment.inputs import layout_of
-from scenarios.experiment.request import load_scenario
 from scenarios.experiment.settings import make_settings
 from scenarios.experiment.without_packets import simulate
 from testbed.fabric.fat_tree import FatTree
@@ -58,12 +57,11 @@ def write_probes(console: Console) -> None:
 
 def _run(k: int, seed: int) -> dict[tuple[str, int], Row]:
     """Return the scores for each plan and number of probes a path."""
-    scenario = load_scenario("faulty_links")
     asked = {"k": k, "seed": seed, "backend": "flow", "faults": FAULTS, "load": 0.6, "noise": "0"}
-    settings = make_settings({**scenario.defaults, **asked})
+    settings = make_settings(asked)
     layout = layout_of(settings)
-    plan = scenario.faults(layout.fabric, settings)
-    telemetry = read_telemetry(simulate(settings, plan, layout), "A1")
+    plan = layout.plan
+    telemetry = read_telemetry(simulate(layout), "A1")
     rng = np.random.default_rng(seed)
     found: dict[tuple[str, int], Row] = {}
     for kind, part in PLANS.items():

@@ -16,7 +16,7 @@ import numpy as np
 from rich.console import Console
 
 from analysis.methods.registry import find_methods
-from scenarios.experiment.request import load_scenario
+from scenarios.experiment.inputs import layout_of
 from scenarios.experiment.run import run_experiment
 from scenarios.experiment.settings import make_settings
 from testbed.arrays import FloatArray
@@ -35,13 +35,10 @@ def runs(seconds: float, seeds: int, folder: Path, methods: str | None = None) -
         "epoch_ms": round(seconds / EPOCHS * 1000),
         "load": PER_HOST / seconds,
     }
-    scenario = load_scenario("faulty_links")
     chosen = None if methods is None else find_methods(methods)
     return [
         run_experiment(
-            "faulty_links",
-            scenario,
-            make_settings(asked | {"seed": seed}),
+            layout_of(make_settings(asked | {"seed": seed})),
             folder / f"{seconds}-{seed}",
             chosen,
         )

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
@@ -200,12 +199,12 @@ class MeteredRun(Running):
         )
 
         selector, segments = self.selector, self._run.segments
-        begin = time.perf_counter()
+        begin = self._run.seconds()
         dump = MeterDump(**collect(self.controls, number % 2))
-        if self._run.real_time:
-            self._collection_s.append(round(time.perf_counter() - begin, 3))
-            gone = [switch for switch, control in self.controls.items() if control.lost]
-            self._unread += [(number, switch) for switch in gone]
+        if took := self._run.seconds() - begin:
+            self._collection_s.append(round(took, 3))
+        gone = [switch for switch, control in self.controls.items() if control.lost]
+        self._unread += [(number, switch) for switch in gone]
         rules = Rules(*selector.in_force())
         self._rules[number] = rules
         write(REGISTERS.name, vars(dump))  # from which the epoch can be diagnosed again

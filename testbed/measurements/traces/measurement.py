@@ -114,7 +114,7 @@ class Agents(Running):
         """Return the packets of the traceroutes and the switches' answers. Real switches do not
         report the answers that they withheld."""
         sent = {"traceroute_packets": self._agents.packets}
-        if self._run.real_time:
+        if counts.withheld is None:
             return sent | {"icmp_messages": len(counts.replies)}
         answered = counts.statistics.ttl_drops - counts.withheld
         return sent | {"icmp_refused": counts.withheld, "icmp_messages": answered}

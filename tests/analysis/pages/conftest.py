@@ -17,7 +17,7 @@ from analysis.methods.diagnosis import Diagnosis
 from analysis.methods.registry import build, find_methods
 from analysis.telemetry.observations import read_telemetry
 from scenarios.command.show import make_page
-from scenarios.experiment.request import load_scenario
+from scenarios.experiment.inputs import layout_of
 from scenarios.experiment.run import run_config, run_experiment
 from scenarios.experiment.settings import make_settings
 from testbed.fabric.clos import Fabric
@@ -51,8 +51,7 @@ def flow_run(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
         if name not in made:
             path = tmp_path_factory.mktemp("pages") / "run"
             settings = make_settings({"backend": "flow", **FLOW_RUNS[name]}, {})
-            scenario = load_scenario("faulty_links")
-            run_experiment("faulty_links", scenario, settings, path, find_methods(METHODS))
+            run_experiment(layout_of(settings), path, find_methods(METHODS))
             make_page(path)
             made[name] = path
         return made[name]
@@ -80,7 +79,9 @@ def made_up(path: Path, fabric: Fabric, scenario: str, seed: int = 0) -> Path:
     rate = np.zeros(n)
     rate[faulty] = 10 ** rng.uniform(-3, 0, len(faulty))
     writer = RunWriter(path)
-    config = run_config("faulty_links", make_settings({"backend": "flow", "epochs": 2}, {}))
+    config = run_config(
+        make_settings({"backend": "flow", "epochs": 2}, {}).as_dict() | {"scenario": "faulty_links"}
+    )
     writer.config(config | {"scenario": scenario})
     writer.text("truth.yaml", "faults: []\n")
     writer.table("fabric", fabric_columns(fabric))

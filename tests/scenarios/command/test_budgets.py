@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from scenarios.experiment.backends import open_backend
-from scenarios.experiment.inputs import demand_of, inputs_of, layout_of
+from scenarios.experiment.inputs import layout_of
 from scenarios.experiment.loop import run
 from scenarios.experiment.observer import Observer
 from scenarios.experiment.run import run_config
@@ -19,13 +19,10 @@ from scenarios.experiment.setup import Emulation, set_up
 from scenarios.experiment.without_packets import simulate
 from testbed.dataplane.adapted import IcmpLimit
 from testbed.fabric.fat_tree import FatTree
-from testbed.faults.specification import parse_faults
 from testbed.measurements.traces.path_discovery import parse_time_exceeded
 from testbed.measurements.without_packets import FlowRun
-from testbed.network.virtual import LinkModel
 from testbed.record.run import RunDirectory, RunWriter
-from testbed.traffic.demand import make_traffic
-from tests.conftest import SMALL
+from tests.conftest import SMALL, inputs_for
 
 K4 = FatTree(4)
 LOSSY = "50pct:0.1"  # each host has more lossy connections than it may trace
@@ -33,12 +30,9 @@ LOSSY = "50pct:0.1"  # each host has more lossy connections than it may trace
 
 def emulated(settings: Settings, folder: Path) -> tuple[Emulation, RunDirectory]:
     """A run whose network is still there to be looked at, and its record."""
-    traffic, _ = make_traffic(demand_of(settings), K4)
-    plan = parse_faults(settings.faults, K4, settings.seed)
-    writer = RunWriter(folder / "run")
-    writer.config(run_config("budgets", settings))
-    inputs = inputs_of(settings, K4, plan, traffic)
-    with open_backend(inputs, LinkModel(), folder) as backend:
+    inputs, writer = inputs_for(settings), RunWriter(folder / "run")
+    writer.config(run_config(inputs.config))
+    with open_backend(inputs, folder) as backend:
         emulation = set_up(inputs, backend)
         run(emulation, writer, Observer())
         return emulation, RunDirectory(writer.partial, finished=False)
@@ -86,8 +80,7 @@ def test_probes_are_as_many_as_they_should_be(tmp_path: Path) -> None:
 def without_packets(**changes) -> FlowRun:
     usual = {"backend": "flow", "telemetry": "A1+P", "load": 0.06, "epoch_ms": 500}
     settings = replace(SMALL, **{**usual, **changes})
-    faults = parse_faults(settings.faults, K4, settings.seed)
-    return simulate(settings, faults, layout_of(settings))
+    return simulate(layout_of(settings))
 
 
 def test_the_same_budgets_hold_without_packets() -> None:

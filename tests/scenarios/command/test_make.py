@@ -200,7 +200,7 @@ def test_a_command_that_is_shown_passes_on_what_it_shows(stub: Stub, value: str)
     for word in (f"RUN={value}", value):  # also where no option is meant
         done, _ = stub.run("sh", "-c", command("printf", "%s", word))
         assert done.stdout == word
-    config = run_config(value, Settings(faults=value, traffic=value))
+    config = run_config(Settings(faults=value, traffic=value).as_dict() | {"scenario": value})
     method = {"parameters": f"a={value}", "parameters_from": value}
     shown = again(config, {"flock": method, value: method})
     done, calls = stub.run("sh", "-c", shown)
@@ -212,7 +212,7 @@ def test_a_command_that_is_shown_passes_on_what_it_shows(stub: Stub, value: str)
 
 
 def test_what_cannot_be_seen_is_not_copied(stub: Stub) -> None:
-    config = run_config("flap", Settings(faults="6links\ntouch X\n\u202e"))
+    config = run_config(Settings(faults="6links\ntouch X\n\u202e").as_dict() | {"scenario": "flap"})
     shown = again(config, {})
     assert shown.isprintable()
     _, calls = stub.run("sh", "-c", shown)

@@ -235,7 +235,7 @@ def test_settings_from_a_file(canary: Canary, tmp_path: Path) -> None:
 
 def test_a_run_again_from_its_config(tmp_path: Path) -> None:
     file = tmp_path / "config.json"
-    recorded = run_config("flap", SMALL) | {"record_version": 1}
+    recorded = run_config(SMALL.as_dict() | {"scenario": "flap"}) | {"record_version": 1}
     file.write_text(json.dumps(recorded))
     for place in (file, tmp_path):
         request = make_request(None, {}, place)
@@ -249,7 +249,9 @@ def test_a_run_again_from_its_config(tmp_path: Path) -> None:
 def test_a_run_again_on_another_backend(tmp_path: Path) -> None:
     file = tmp_path / "config.json"
     real = make_settings({"backend": "softswitch", "seed": 5, "epochs": 3})
-    file.write_text(json.dumps(run_config("flap", real) | {"record_version": 1}))
+    file.write_text(
+        json.dumps(run_config(real.as_dict() | {"scenario": "flap"}) | {"record_version": 1})
+    )
     again = make_request(None, {"backend": "virtual"}, file).settings()
     assert again == make_settings({"backend": "virtual", "seed": 5, "epochs": 3})
 

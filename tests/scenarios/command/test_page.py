@@ -80,7 +80,7 @@ def test_what_was_changed_is_shown_on_trust_only(copy: Path) -> None:
 )
 def test_the_command_makes_the_run_again(settings: dict) -> None:
     made = make_settings({"backend": "virtual"} | settings, {})
-    command = shlex.split(again(run_config("faulty_links", made), {}))
+    command = shlex.split(again(run_config(made.as_dict() | {"scenario": "faulty_links"}), {}))
     given = dict(word.split("=", 1) for word in command[2:])
     assert command[:2] == ["make", "scenario"]
     request = make_request(given.pop("SCENARIO"), {name.lower(): v for name, v in given.items()})
@@ -89,5 +89,7 @@ def test_the_command_makes_the_run_again(settings: dict) -> None:
 
 def test_the_command_names_what_methods_had() -> None:
     entry = {"parameters": "p_bad=0.01", "parameters_from": "mine.yaml"}
-    result = again(run_config("faulty_links", Settings()), {"flock": entry, "007": {}})
+    result = again(
+        run_config(Settings().as_dict() | {"scenario": "faulty_links"}), {"flock": entry, "007": {}}
+    )
     assert "METHODS=flock:p_bad=0.01,007" in result

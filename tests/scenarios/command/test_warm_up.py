@@ -15,6 +15,7 @@ import subprocess
 from pathlib import Path
 from scenarios.command.warm_up import c_files, warm_up
 from scenarios.experiment.request import load_scenario
+from scenarios.experiment.inputs import layout_of
 from scenarios.experiment.run import run_experiment
 from scenarios.experiment.settings import Settings
 from testbed.kernels import compile_all
@@ -31,7 +32,7 @@ for room in ("testbed", "analysis", "scenarios"):
     compile_all(c_files(room), lambda share: None)
 for backend in ("virtual", "flow"):
     settings = Settings(backend=backend, k=4, epochs=3, seed=5)
-    run_experiment("faulty_links", load_scenario("faulty_links"), settings, Path(backend))
+    run_experiment(layout_of(settings), Path(backend))
 assert len(list(build.cache_dir().glob("*.so"))) == compiled
 print(compiled)
 """

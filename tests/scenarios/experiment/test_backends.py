@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 from scenarios.experiment import backends
-from scenarios.experiment.backends import need_backend
+from scenarios.experiment.backends import need_network
 from scenarios.experiment.inputs import Inputs
 from scenarios.live import prompt, session
+from testbed.network.kinds import SOFTSWITCH
 from testbed.network.network import NetworkError
 from tests.scenarios.conftest import Canary, refused
 
@@ -37,7 +38,7 @@ def test_a_kernel_that_allows_no_namespaces_is_told_before_a_run(
 ) -> None:
     monkeypatch.setattr(backends, "forbidden", lambda: "no namespaces here")
     with pytest.raises(NetworkError, match="^no namespaces here$"):
-        need_backend("softswitch", tcp=False)
+        need_network(SOFTSWITCH, tcp=False)
 
 
 def test_the_prompt_needs_no_iperf(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -50,5 +51,5 @@ def test_the_prompt_needs_no_iperf(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
 
     monkeypatch.setattr(session, "open_backend", lambda inputs, *_: bring_up(inputs))
     with pytest.raises(NetworkError, match="that is all"):
-        prompt.open_prompt(session.session_settings({}), tmp_path)
+        prompt.open_prompt(session.session_layout({}), tmp_path)
     assert seen[0].tcp == 0

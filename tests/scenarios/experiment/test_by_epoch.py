@@ -14,19 +14,15 @@ from analysis.methods.registry import find_methods
 from analysis.telemetry.observations import read_telemetry
 from analysis.telemetry.telemetry import Telemetry
 from scenarios.experiment.backends import open_backend
-from scenarios.experiment.inputs import demand_of, inputs_of
+from scenarios.experiment.inputs import layout_of
 from scenarios.experiment.loop import Session
 from scenarios.experiment.observer import Observer
-from scenarios.experiment.request import load_scenario
 from scenarios.experiment.run import analyze, run_config, run_experiment
 from scenarios.experiment.settings import SettingsError, make_settings
 from scenarios.experiment.setup import set_up
 from testbed.fabric.fat_tree import FatTree
-from testbed.faults.specification import parse_faults
-from testbed.network.virtual import LinkModel
 from testbed.record.run import RunDirectory, RunWriter
-from testbed.traffic.demand import make_traffic
-from tests.conftest import SMALL
+from tests.conftest import SMALL, inputs_for
 
 K4 = FatTree(4)
 FAULTS = """faults:
@@ -36,13 +32,11 @@ FAULTS = """faults:
 
 def stepped(folder: Path) -> tuple[list[Telemetry], Telemetry]:
     """The telemetry of each epoch of a run, and that of the whole."""
-    settings = replace(SMALL, epochs=3)
-    plan, (traffic, _) = parse_faults("10pct", K4, 1), make_traffic(demand_of(settings), K4)
-    inputs, config = inputs_of(settings, K4, plan, traffic), run_config("steps", settings)
-    writer = RunWriter(folder / "run")
+    inputs = inputs_for(replace(SMALL, epochs=3, diagnose="epoch"))
+    writer, config = RunWriter(folder / "run"), run_config(inputs.config)
     writer.config(config)
-    with open_backend(inputs, LinkModel(), folder) as backend:
-        session = Session(set_up(inputs, backend), writer, Observer(), by_epoch=True)
+    with open_backend(inputs, folder) as backend:
+        session = Session(set_up(inputs, backend), writer, Observer())
         session.start()
         found = []
         while (epoch := session.epoch()) is not None:
@@ -75,8 +69,8 @@ def test_time_to_detect_and_false_alarms_are_recorded(tmp_path: Path) -> None:
     file = tmp_path / "faults.yaml"
     file.write_text(FAULTS)
     settings = replace(SMALL, faults=str(file), diagnose="epoch", epochs=4, noise="0")
-    scenario, names = load_scenario("faulty_links"), "canary,canary-mle,netbouncer"
-    run_experiment("faulty_links", scenario, settings, tmp_path / "run", find_methods(names))
+    names = "canary,canary-mle,netbouncer"
+    run_experiment(layout_of(settings), tmp_path / "run", find_methods(names))
     run = RunDirectory(tmp_path / "run")
     found = {name: entry.get("by_epoch") for name, entry in run.summary["methods"].items()}
     # SMALL has epochs of 100 ms: the fault is there in the third and the fourth.

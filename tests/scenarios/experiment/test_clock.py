@@ -5,9 +5,9 @@ from __future__ import annotations
 
 import pytest
 
-from scenarios.experiment import clock
-from scenarios.experiment.clock import RunClock
 from scenarios.experiment.loop import Agenda, gates, steps
+from testbed.network import clock
+from testbed.network.clock import RunClock
 from testbed.network.schedules import FOREVER
 
 

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import partial
 from io import StringIO
 from pathlib import Path
 from typing import cast
@@ -20,12 +19,12 @@ from analysis.methods.registry import METHODS, find_methods, make_method
 from analysis.telemetry.observations import read_telemetry
 from canary import load
 from scenarios.command.show import make_page
-from scenarios.experiment.request import load_scenario
+from scenarios.experiment.inputs import layout_of
 from scenarios.experiment.run import run_experiment
 from scenarios.experiment.settings import Settings, described
-from testbed.dataplane import BUCKETS, DSM, ROWS, USM
+from testbed.dataplane import BUCKETS, ROWS, USM
 from testbed.measurements.canary import selection
-from testbed.measurements.canary.selection import FlowSelector
+from testbed.measurements.canary.rules import Monitored
 from testbed.measurements.flows.measurement import FLOW_RECORDS
 from testbed.measurements.measurement import ENOUGH
 from testbed.measurements.registry import BUDGETS, MEASUREMENTS, budget
@@ -54,8 +53,7 @@ def is_starved(entry: documents.Method) -> bool:
 
 
 def run(settings: Settings, path: Path, methods: str = PASSIVE) -> Summary:
-    scenario = load_scenario("faulty_links")
-    return run_experiment("faulty_links", scenario, settings, path, find_methods(methods))
+    return run_experiment(layout_of(settings), path, find_methods(methods))
 
 
 @pytest.fixture(scope="module")
@@ -151,8 +149,7 @@ def test_what_meters_used_is_counted(starved: Path) -> None:
 def test_flows_that_a_full_table_turned_away_are_recorded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    room = {DSM.rules: 20, USM.rules: 20}
-    monkeypatch.setattr(selection, "FlowSelector", partial(FlowSelector, room=room))
+    monkeypatch.setattr(selection, "Monitored", lambda segments, _: Monitored(segments, (20, 20)))
     summary = run(replace(SMALL, epochs=2), tmp_path / "run", "canary")
     network = RunDirectory(tmp_path / "run").network
     rules = use_of(summary, "segments")["budgets"]["rules"]

@@ -139,6 +139,7 @@ KILLED = """
 import os, signal, sys
 from pathlib import Path
 from analysis.methods.registry import find_methods
+from scenarios.experiment.inputs import layout_of
 from scenarios.experiment.run import run_experiment
 from scenarios.experiment.observer import ProgressObserver
 from scenarios.experiment.request import load_scenario
@@ -149,9 +150,9 @@ def progress(what, share):
         os.kill(os.getpid(), signal.SIGKILL)
 
 settings = Settings(epochs=1, load=0.01)
-scenario, observer = load_scenario("faulty_links"), ProgressObserver(progress)
+observer = ProgressObserver(progress)
 methods = find_methods("netbouncer")
-run_experiment("faulty_links", scenario, settings, Path(sys.argv[1]), methods, observer)
+run_experiment(layout_of(settings), Path(sys.argv[1]), methods, observer)
 """
 
 

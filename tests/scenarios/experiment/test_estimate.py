@@ -24,14 +24,13 @@ from scenarios.experiment.run import expected_of, run_experiment
 from scenarios.experiment.settings import Settings, SettingsError, make_settings
 from scenarios.experiment.without_packets import simulate
 from scenarios.many import compare
-from testbed.faults.plan import FaultPlan
 from testbed.record.run import RunDirectory
 from tests.conftest import SMALL
 from tests.scenarios.conftest import Canary, refused
 
 
-def expected(settings: Settings, failures: int = 0) -> Estimate:
-    return expected_of(settings, layout_of(settings), failures)
+def expected(settings: Settings) -> Estimate:
+    return expected_of(layout_of(settings))
 
 
 def test_counts_of_a_run_with_packets(finished_run: RunDirectory) -> None:
@@ -52,8 +51,8 @@ def test_counts_of_a_run_with_packets(finished_run: RunDirectory) -> None:
     ],
 )
 def test_counts_of_a_run_without(given: dict) -> None:
-    settings = make_settings(given | {"backend": "flow", "epochs": 3})
-    before, run = expected(settings), simulate(settings, FaultPlan(()), layout_of(settings))
+    settings = make_settings(given | {"backend": "flow", "epochs": 3, "faults": "none"})
+    before, run = expected(settings), simulate(layout_of(settings))
     assert before.packets == pytest.approx(run.network["conservation"]["sent"], rel=0.3)
     assert before.packet_hops == pytest.approx(run.network["packet_hops"], rel=0.3)
     assert before.flows == pytest.approx(len(run.flows), rel=0.3)
@@ -97,7 +96,7 @@ def test_a_run_that_does_not_fit_is_refused_at_once(
     assert not [path for path in tmp_path.rglob("*") if path.is_file()]
     monkeypatch.setattr(estimate, "available_bytes", lambda: 1_000_000)
     with pytest.raises(SettingsError, match="of memory, and 1 MB is free"):
-        compare._parallel_runs(SMALL)
+        compare._parallel_runs(layout_of(SMALL))
 
 
 def test_seeds_at_once_share_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -105,8 +104,8 @@ def test_seeds_at_once_share_the_memory(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr("os.cpu_count", lambda: 8)
     for times, most in ((1.5, 1), (3.5, 3), (99.0, 8)):
         monkeypatch.setattr(compare, "available_bytes", lambda times=times: int(times * needed))
-        assert compare._parallel_runs(SMALL) == most
-    assert compare._parallel_runs(make_settings({"backend": "softswitch"})) == 1
+        assert compare._parallel_runs(layout_of(SMALL)) == most
+    assert compare._parallel_runs(layout_of(make_settings({"backend": "softswitch"}))) == 1
 
 
 def test_only_long_runs_are_announced(capsys: pytest.CaptureFixture[str]) -> None:
@@ -129,7 +128,8 @@ def test_more_costs_more() -> None:
         assert (
             expected(make_settings(given | {"backend": "flow"})).seconds > expected(small).seconds
         )
-    assert expected(small, 50).seconds > expected(small, 5).seconds
+    few, many = (replace(small, faults=f"{links}links") for links in (5, 50))
+    assert expected(many).seconds > expected(few).seconds
     real = make_settings({"backend": "bmv2"})
     assert expected(real).seconds > real.duration_s
 
@@ -137,9 +137,7 @@ def test_more_costs_more() -> None:
 def test_progress_tells_each_part_of_the_set_up(tmp_path: Path) -> None:
     heard: list[str] = []
     run_experiment(
-        "healthy",
-        load_scenario("healthy"),
-        replace(SMALL, epochs=1, load=0.02),
+        layout_of(replace(SMALL, epochs=1, load=0.02), load_scenario("healthy"), "healthy"),
         tmp_path / "run",
         find_methods("canary"),
         observer=ProgressObserver(lambda what, share: heard.append(what)),

@@ -18,20 +18,18 @@ from analysis.methods.mle.mle import CanaryMle
 from analysis.methods.registry import METHODS, find_methods
 from analysis.telemetry.observations import read_minus_meters, read_telemetry
 from scenarios.experiment.backends import open_backend
-from scenarios.experiment.inputs import demand_of, inputs_of
+from scenarios.experiment.inputs import layout_of
 from scenarios.experiment.loop import run
 from scenarios.experiment.recording import Epoch
-from scenarios.experiment.request import load_scenario
+from scenarios.experiment.request import Scenario
 from scenarios.experiment.run import run_experiment
 from scenarios.experiment.settings import Settings
 from scenarios.experiment.setup import set_up
 from testbed.fabric.fat_tree import FatTree
-from testbed.faults.plan import FaultPlan
 from testbed.measurements.canary.minus_meters import segment_counts
 from testbed.network.virtual import LinkModel
 from testbed.record.run import RunDirectory
-from testbed.traffic.demand import make_traffic
-from tests.conftest import SMALL
+from tests.conftest import SMALL, inputs_for
 from tests.present import present
 from tests.scenarios.experiment.nowhere import EpochObserver, Nowhere
 
@@ -39,8 +37,8 @@ HEALTHY = replace(SMALL, faults="none")
 
 
 def recorded(settings: Settings, path: Path) -> RunDirectory:
-    scenario, settings = load_scenario("faulty_links"), replace(settings, measure="all")
-    run_experiment("faulty_links", scenario, settings, path, find_methods("netbouncer"))
+    settings = replace(settings, measure="all")
+    run_experiment(layout_of(settings), path, find_methods("netbouncer"))
     return RunDirectory(path)
 
 
@@ -154,10 +152,9 @@ def test_no_restart_invents_a_loss(
     def ended(epoch: Epoch) -> None:
         lost.append(segment_counts(epoch.found["canary"], len(epoch.emulation.segments))[1])
 
-    traffic, _ = make_traffic(demand_of(chosen), FatTree(4))
+    inputs = inputs_for(chosen, Scenario(links=LinkModel(delay_ns=100_000)))
     folder = tmp_path_factory.mktemp("restart")
-    inputs = inputs_of(chosen, FatTree(4), FaultPlan(), traffic)
-    with open_backend(inputs, LinkModel(delay_ns=100_000), folder) as backend:
+    with open_backend(inputs, folder) as backend:
         emulation = set_up(inputs, backend)
         run(emulation, Nowhere(), EpochObserver(ended))
         [restart] = emulation.events.absences

@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 
 from scenarios.api import localize, run
-from scenarios.experiment.fabrics import fabric_of, packet_fabric_of
+from scenarios.experiment.fabrics import fabric_of
 from scenarios.experiment.settings import make_settings
 from testbed.errors import UserError
 from testbed.fabric.clos import leaf_spine
@@ -71,13 +71,13 @@ def settings(topology: object, **given: Any) -> Any:
 def test_files_of_all_kinds_are_one_fabric_of_three_racks(tmp_path: Path, name: str) -> None:
     path = tmp_path / name
     path.write_text(FILES[name])
-    fabric = packet_fabric_of(settings(path))
+    fabric = fabric_of(settings(path))
     wanted = leaf_spine(3, 2)
     assert (fabric.link_src == wanted.link_src).all() and (fabric.link_dst == wanted.link_dst).all()
     assert fabric.hosts_per_tor == (3 if name == "lab.clab.yml" else 2)
     hosts = fabric.hosts_per_tor
     assert fabric.title == f"the fabric of {name} (3 ToRs of {hosts} hosts, 2 switches above)"
-    assert packet_fabric_of(settings(path, hosts=5)).n_hosts == 15
+    assert fabric_of(settings(path, hosts=5)).n_hosts == 15
     assert fabric_of(settings(path, backend="flow")).n_links == 12
 
 
@@ -144,7 +144,7 @@ def test_a_run_on_packets_loses_what_the_fault_drops_and_finds_it(
         edges = "leaf1 spine1\nleaf1 spine2\nleaf2 spine1\nleaf3 spine1\nleaf3 spine2\n"
         (tmp_path / topology).write_text(CLAB if topology == "lab.clab.yml" else edges)
         name = str(tmp_path / topology)
-    fabric = packet_fabric_of(settings(name))
+    fabric = fabric_of(settings(name))
     link = fabric.link_names[3]
     made = run(
         **SHORT,
@@ -163,6 +163,7 @@ def test_a_run_on_packets_loses_what_the_fault_drops_and_finds_it(
     again = made.record.fabric
     assert isinstance(again, PacketFabric)
     assert (again.link_src == fabric.link_src).all() and again.title == fabric.title
+    assert isinstance(fabric, PacketFabric)
     assert (again.host_ip == fabric.host_ip).all()
 
 

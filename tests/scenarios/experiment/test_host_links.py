@@ -17,7 +17,7 @@ from analysis.telemetry.telemetry import MissingTelemetry
 from scenarios.api import localize
 from scenarios.command.localize import export
 from scenarios.command.show import page_text
-from scenarios.experiment.request import load_scenario
+from scenarios.experiment.inputs import layout_of
 from scenarios.experiment.run import analyze, run_experiment
 from scenarios.experiment.settings import make_settings
 from testbed.fabric.host_links import with_hosts
@@ -36,8 +36,7 @@ def made(place: Path, **changes) -> RunDirectory:
     settings = make_settings(
         {"faults": f"{UP}:0.1,{DOWN}:0.05", "epochs": 2, "seed": 3, "noise": "0"} | changes
     )
-    scenario = load_scenario("faulty_links")
-    run_experiment("faulty_links", scenario, settings, place, find_methods(METHODS))
+    run_experiment(layout_of(settings), place, find_methods(METHODS))
     return RunDirectory(place)
 
 

@@ -19,22 +19,20 @@ from analysis.methods.flock.flock import Flock
 from analysis.methods.registry import METHODS, find_methods
 from analysis.telemetry.observations import read_minus_meters, read_telemetry
 from scenarios.experiment.backends import open_backend
-from scenarios.experiment.inputs import demand_of, inputs_of
+from scenarios.experiment.inputs import layout_of
 from scenarios.experiment.loop import make_agenda, steps
 from scenarios.experiment.loop import run as run_epochs
 from scenarios.experiment.observer import Observer
-from scenarios.experiment.request import load_scenario, scenario_names
+from scenarios.experiment.request import Scenario, load_scenario, scenario_names
 from scenarios.experiment.run import analyze, run_config, run_experiment
 from scenarios.experiment.settings import Settings
 from scenarios.experiment.setup import Emulation, set_up
 from testbed.dataplane import DSM, FLOW_ID, USM, Meter
 from testbed.fabric.fat_tree import FatTree
-from testbed.faults.specification import parse_faults
 from testbed.network.virtual import LinkModel
 from testbed.record.run import RunDirectory, RunWriter
 from testbed.record.run_tables import PLANS
-from testbed.traffic.demand import make_traffic
-from tests.conftest import SMALL, quiet
+from tests.conftest import SMALL, inputs_for, quiet
 from tests.present import present
 
 
@@ -109,7 +107,7 @@ def test_what_was_metered_is_told(finished_run: RunDirectory) -> None:
 def test_lost_is_exact_in_other_scenarios_too(tmp_path: Path, scenario: str, changes) -> None:
     found = load_scenario(scenario)
     settings = replace(SMALL, **(dict(found.defaults) | changes))
-    run_experiment(scenario, found, settings, tmp_path / "run", find_methods("canary"))
+    run_experiment(layout_of(settings, found, scenario), tmp_path / "run", find_methods("canary"))
     assert assert_lost_is_exact(RunDirectory(tmp_path / "run")) > 20
 
 
@@ -117,8 +115,8 @@ def test_corrupted_packets_are_lost_on_the_link_that_corrupts(tmp_path: Path) ->
     faults = tmp_path / "faults.yaml"
     faults.write_text("faults:\n- {link: agg0_0->core0, rate: 0.2, kind: corrupt}\n")
     settings = replace(SMALL, faults=str(faults))
-    scenario, methods = load_scenario("faulty_links"), find_methods("canary-mle")
-    run_experiment("faulty_links", scenario, settings, tmp_path / "run", methods)
+    methods = find_methods("canary-mle")
+    run_experiment(layout_of(settings), tmp_path / "run", methods)
     run = RunDirectory(tmp_path / "run")
     assert set(run.table("drops")["cause"]) == {"corrupt"}
     links, link = run.table("links"), run.fabric.link("agg0_0->core0")
@@ -164,14 +162,11 @@ def test_congestion_at_a_monitor_switch_is_not_mistaken_for_silent_loss(tmp_path
     # The upstream counts a packet after its queue took it. A queue between two monitor switches
     # is another matter: what it drops is lost on the segment, and no fault.
     topology = FatTree(4)
-    settings = replace(SMALL, epochs=2)
-    plan = parse_faults("none", topology, 1)
     links = LinkModel(rate_bps=500_000_000, queue_bytes=60_000)
+    inputs = inputs_for(replace(SMALL, epochs=2, faults="none"), Scenario(links=links))
     writer = RunWriter(tmp_path / "run")
-    writer.config(run_config("faulty_links", settings))
-    traffic, _ = make_traffic(demand_of(settings), topology)
-    inputs = inputs_of(settings, topology, plan, traffic)
-    with open_backend(inputs, links, tmp_path) as backend:
+    writer.config(run_config(inputs.config))
+    with open_backend(inputs, tmp_path) as backend:
         emulation = set_up(inputs, backend)
         run_epochs(emulation, writer, Observer())
     run = RunDirectory(writer.partial, finished=False)
@@ -200,14 +195,14 @@ def files(path: Path) -> dict[str, bytes]:
 def test_one_seed_gives_byte_identical_telemetry_and_diagnoses(
     run_path: Path, tmp_path: Path
 ) -> None:
-    run_experiment("faulty_links", load_scenario("faulty_links"), SMALL, tmp_path / "run")
+    run_experiment(layout_of(SMALL), tmp_path / "run")
     assert files(tmp_path / "run") == files(run_path)
 
 
 def test_another_seed_gives_another_run(run_path: Path, tmp_path: Path) -> None:
     other = replace(SMALL, seed=4, epochs=1)
-    scenario, methods = load_scenario("faulty_links"), find_methods("canary")
-    run_experiment("faulty_links", scenario, other, tmp_path / "run", methods)
+    methods = find_methods("canary")
+    run_experiment(layout_of(other), tmp_path / "run", methods)
     mine, theirs = files(tmp_path / "run"), files(run_path)
     for name in ("truth.yaml", "flows.parquet", "switches.parquet"):
         assert mine[name] != theirs[name]
@@ -298,7 +293,9 @@ def test_the_summary_has_the_documented_form(run_path: Path) -> None:
 
 def test_nothing_is_flagged_in_a_healthy_network(tmp_path: Path) -> None:
     settings = replace(SMALL, faults="none")
-    summary = run_experiment("healthy", load_scenario("healthy"), settings, tmp_path / "r")
+    summary = run_experiment(
+        layout_of(settings, load_scenario("healthy"), "healthy"), tmp_path / "r"
+    )
     assert {name: m["directed"]["false_positives"] for name, m in summary["methods"].items()} == {
         name: 0 for name in METHODS
     }
@@ -307,7 +304,7 @@ def test_nothing_is_flagged_in_a_healthy_network(tmp_path: Path) -> None:
 def test_rare_losses_of_healthy_links_accuse_nobody(tmp_path: Path) -> None:
     settings = replace(SMALL, faults="none", noise="1e-5")
     scenario, methods = load_scenario("healthy"), find_methods("canary,canary-mle")
-    summary = run_experiment("healthy", scenario, settings, tmp_path / "r", methods)
+    summary = run_experiment(layout_of(settings, scenario, "healthy"), tmp_path / "r", methods)
     assert summary["conservation"]["fault_drops"] > 0
     for name in ("canary", "canary-mle"):
         assert summary["methods"][name]["directed"]["false_positives"] == 0
@@ -315,11 +312,11 @@ def test_rare_losses_of_healthy_links_accuse_nobody(tmp_path: Path) -> None:
 
 def test_canary_finds_most_links_and_mle_nearly_all(tmp_path: Path) -> None:
     found = {"canary": 0, "canary-mle": 0}
-    scenario, methods = load_scenario("faulty_links"), find_methods(",".join(found))
+    methods = find_methods(",".join(found))
     for seed in (1, 2):
         settings = Settings(seed=seed, epochs=6, epoch_ms=100, load=0.6, noise="0")
         path = tmp_path / str(seed)
-        summary = run_experiment("faulty_links", scenario, settings, path, methods)
+        summary = run_experiment(layout_of(settings), path, methods)
         for name in found:
             score = summary["methods"][name]["directed"]
             assert score["false_positives"] == 0
@@ -332,7 +329,7 @@ def test_canary_finds_most_links_and_mle_nearly_all(tmp_path: Path) -> None:
 def test_every_shipped_scenario_runs_and_says_what_it_shows(name: str, tmp_path: Path) -> None:
     scenario = load_scenario(name)
     settings = replace(SMALL, **{"epochs": 2, **scenario.defaults, "load": 0.1})
-    summary = run_experiment(name, scenario, settings, tmp_path / "run")
+    summary = run_experiment(layout_of(settings, scenario, name), tmp_path / "run")
     assert summary["scenario"] == name
     assert bool(summary["faulty_links"]) == (name != "healthy")
 
@@ -348,12 +345,8 @@ def test_packets_under_way_really_cross_the_epoch_boundary(tmp_path: Path) -> No
     """Many a packet meets a downstream that is in another epoch than the upstream that counted it,
     and is counted in its own at both ends.
     """
-    settings = replace(SMALL, faults="none", epochs=2)
-    topology = FatTree(4)
-    plan = parse_faults("none", topology, 1)
-    traffic, _ = make_traffic(demand_of(settings), topology)
-    inputs = inputs_of(settings, topology, plan, traffic)
-    with open_backend(inputs, LinkModel(), tmp_path) as backend:
+    inputs = inputs_for(replace(SMALL, faults="none", epochs=2))
+    with open_backend(inputs, tmp_path) as backend:
         emulation = set_up(inputs, backend)
         monitors = list(emulation.run.monitors)
         emulation.measured["canary"].begin()
@@ -365,7 +358,7 @@ def test_packets_under_way_really_cross_the_epoch_boundary(tmp_path: Path) -> No
 
         agenda = make_agenda(emulation, drained=lambda _: None)
         agenda += [(at, 0, lambda switch=switch: note(switch)) for switch, at in flips.items()]
-        drained = settings.epoch_ns + backend.drain_ns
+        drained = inputs.epochs.length_ns + backend.drain_ns
         due = sorted((item for item in agenda if item[0] <= drained), key=lambda item: item[0])
         for _ in steps(emulation.network, due, lambda _: None, lambda _: None):
             pass

@@ -14,7 +14,7 @@ from analysis.methods.base import views_of
 from analysis.methods.registry import METHODS, find_methods, make_method
 from analysis.telemetry.observations import read_telemetry
 from analysis.telemetry.telemetry import MissingTelemetry
-from scenarios.experiment.request import load_scenario
+from scenarios.experiment.inputs import layout_of
 from scenarios.experiment.run import analyze, run_experiment
 from scenarios.experiment.settings import SettingsError, make_settings
 from testbed.errors import UserError
@@ -32,8 +32,7 @@ def recorded(
     settings = replace(
         SMALL, backend=cast(Any, backend), telemetry=telemetry, epochs=2, measure=measure, **changes
     )
-    scenario = load_scenario("faulty_links")
-    run_experiment("faulty_links", scenario, settings, path, find_methods(methods))
+    run_experiment(layout_of(settings), path, find_methods(methods))
     return RunDirectory(path)
 
 

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from analysis.methods.registry import find_methods
+from scenarios.experiment.inputs import layout_of
 from scenarios.experiment.observer import Observer, Observers
-from scenarios.experiment.request import load_scenario
 from scenarios.experiment.run import run_experiment
 from scenarios.experiment.settings import Settings, make_settings
 from tests.conftest import SMALL
@@ -36,8 +36,7 @@ class Noting(Observer):
 
 def observed(settings: Settings, path: Path) -> Noting:
     seen = Noting()
-    scenario = load_scenario("faulty_links")
-    run_experiment("faulty_links", scenario, settings, path, find_methods("canary"), observer=seen)
+    run_experiment(layout_of(settings), path, find_methods("canary"), observer=seen)
     return seen
 
 

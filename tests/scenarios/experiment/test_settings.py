@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from scenarios.experiment.inputs import TRACED, layout_of, links_of, traces_of_host
-from scenarios.experiment.request import load_scenario
+from scenarios.experiment.inputs import TRACED, layout_of
+from scenarios.experiment.request import Scenario
 from scenarios.experiment.run import run_experiment
 from scenarios.experiment.settings import Settings, SettingsError, described, make_settings
 from testbed.fabric.fat_tree import FatTree
@@ -43,7 +43,7 @@ def test_every_setting_says_what_it_is(setting) -> None:
 
 def test_a_backend_has_defaults_of_its_own() -> None:
     shown = {
-        backend: (made.epochs, made.epoch_ms, made.tcp, made.line_rate_bps, made.load)
+        backend: (made.epochs, made.epoch_ms, made.tcp, made.network.line_rate_bps, made.load)
         for backend in ("virtual", "flow", "softswitch", "bmv2")
         for made in [make_settings({"backend": backend})]
     }
@@ -58,17 +58,18 @@ def test_a_backend_has_defaults_of_its_own() -> None:
 
 def test_links_are_as_the_settings_say_or_else_the_scenario() -> None:
     slow = LinkModel(delay_ns=7_000, rate_bps=10**9, queue_bytes=9_000)
-    assert links_of(make_settings({}), slow) == slow
-    assert links_of(make_settings({"rate": 60, "queue": 2, "delay": 0.5}), slow) == LinkModel(
-        delay_ns=500, rate_bps=60_000_000, queue_bytes=3_028
-    )
+    scenario = Scenario(links=slow)
+    assert layout_of(make_settings({}), scenario).links == slow
+    given = make_settings({"rate": 60, "queue": 2, "delay": 0.5})
+    wanted = LinkModel(delay_ns=500, rate_bps=60_000_000, queue_bytes=3_028)
+    assert layout_of(given, scenario).links == wanted
     with pytest.raises(SettingsError, match="RATE=60 needs BACKEND=virtual: leave it out"):
         make_settings({"rate": 60, "backend": "flow"})
 
 
 def test_what_queues_drop_is_no_fault(tmp_path: Path) -> None:
     settings = replace(SMALL, faults="none", noise="0", rate=300.0, queue=10)
-    run_experiment("faulty_links", load_scenario("faulty_links"), settings, tmp_path / "run", [])
+    run_experiment(layout_of(settings), tmp_path / "run", [])
     run = RunDirectory(tmp_path / "run")
     drops = run.table("drops")
     parts = run.network["conservation"]
@@ -77,28 +78,32 @@ def test_what_queues_drop_is_no_fault(tmp_path: Path) -> None:
     assert 0 < between_switches < parts["queue_drops"] and len(drops["link"]) > 0
 
 
+def traces_of_host(settings: Settings) -> float:
+    return layout_of(settings).limits.traces_per_s
+
+
 def test_a_method_has_the_same_budget_for_each_packet_on_every_backend() -> None:
     """Probes are of a path and run, ICMP messages and traceroutes of a second."""
     fabric = FatTree(4)
     for backend in ("virtual", "flow", "softswitch", "bmv2"):
         made = make_settings({"backend": backend})
-        sent = made.load * made.line_rate_bps
+        sent = made.load * made.network.line_rate_bps
         assert made.answers_per_s(fabric) / sent == pytest.approx(100 / 60e6), backend
-        assert traces_of_host(made, fabric) / sent == pytest.approx(20 / 60e6), backend
+        assert traces_of_host(made) / sent == pytest.approx(20 / 60e6), backend
         assert made.probes == 100
 
 
 def test_traceroutes_are_a_share_of_what_007s_theorem_allows_unless_they_are_given() -> None:
     fabric = FatTree(8)
     allowed = TRACED * host_rate_limit(fabric, 200)
-    assert traces_of_host(make_settings({"k": 8}), fabric) == pytest.approx(allowed)
-    assert traces_of_host(make_settings({"icmp_per_s": 50}), fabric) == pytest.approx(allowed / 4)
-    assert traces_of_host(make_settings({"traces_per_s": 3, "icmp_per_s": 50}), fabric) == 3
+    assert traces_of_host(make_settings({"k": 8})) == pytest.approx(allowed)
+    assert traces_of_host(make_settings({"k": 8, "icmp_per_s": 50})) == pytest.approx(allowed / 4)
+    assert traces_of_host(make_settings({"k": 8, "traces_per_s": 3, "icmp_per_s": 50})) == 3
 
 
 @pytest.mark.parametrize("k", [4, 8, 16, 48])
 def test_hosts_trace_as_many_connections_on_every_fabric(k: int) -> None:
-    assert traces_of_host(make_settings({"k": k}), FatTree(k)) == pytest.approx(20)
+    assert traces_of_host(make_settings({"k": k})) == pytest.approx(20)
 
 
 @pytest.mark.parametrize("backend", ["virtual", "flow", "softswitch", "bmv2"])
@@ -109,7 +114,7 @@ def test_a_flow_sends_as_many_packets_an_epoch_on_every_backend(
     made = make_settings({"backend": backend, "epoch_ms": epoch_ms})
     low, high = made.flow_rates
     assert low == high <= FAST_FLOWS[1]
-    packets = low * made.line_rate_bps * epoch_ms / 1000 / WIRE_BITS
+    packets = low * made.network.line_rate_bps * epoch_ms / 1000 / WIRE_BITS
     assert packets == pytest.approx(PACKETS_AN_EPOCH) or low == FAST_FLOWS[1]
 
 
@@ -177,7 +182,7 @@ def test_settings_make_no_fabric_and_their_layout_makes_one(
     settings = make_settings({"k": 4, "events": "0.5 reboot core0"})
     assert made == []
     layout = layout_of(settings)
-    assert layout_of(settings, layout.fabric).fabric is layout.fabric and made == [4]
+    assert layout_of(settings, fabric=layout.fabric).fabric is layout.fabric and made == [4]
 
 
 def test_settings_are_values() -> None:

@@ -14,25 +14,23 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from scenarios.experiment.backends import open_backend
-from scenarios.experiment.inputs import Inputs, demand_of, inputs_of
+from scenarios.experiment.inputs import Inputs
 from scenarios.experiment.loop import run
 from scenarios.experiment.recording import Epoch
+from scenarios.experiment.request import Scenario
 from scenarios.experiment.settings import Settings, SettingsError, make_settings
 from scenarios.experiment.setup import set_up
-from testbed.fabric.fat_tree import FatTree
-from testbed.faults.plan import FaultPlan
 from testbed.network.virtual import LinkModel
-from testbed.traffic.demand import make_traffic
-from tests.conftest import SMALL
+from tests.conftest import SMALL, inputs_for
 from tests.scenarios.experiment.nowhere import EpochObserver, Nowhere
 
 HEALTHY = replace(SMALL, faults="none", epochs=3, epoch_ms=40, alpha=50, beta=2)
+EPOCH_NS = HEALTHY.epoch_ms * 1_000_000
 LINKS = LinkModel(delay_ns=100_000)  # so slow that many packets are under way at any time
 
 
-def inputs_for(chosen: Settings) -> Inputs:
-    traffic, _ = make_traffic(demand_of(chosen), FatTree(4))
-    return inputs_of(chosen, FatTree(4), FaultPlan(), traffic)
+def drawn(chosen: Settings, links: LinkModel = LINKS) -> Inputs:
+    return inputs_for(chosen, Scenario(links=links))
 
 
 def metered(chosen: Settings, skew_ns: int, drain_ns: int, folder: Path) -> npt.NDArray[np.int64]:
@@ -45,9 +43,9 @@ def metered(chosen: Settings, skew_ns: int, drain_ns: int, folder: Path) -> npt.
         wrong = meter.negative + meter.inconsistent + meter.unmatched
         found.append((len(meter), int(meter.lost.sum()), wrong))
 
-    with open_backend(inputs_for(chosen), LINKS, folder) as backend:
+    with open_backend(drawn(chosen), folder) as backend:
         other = replace(backend, skew_ns=skew_ns, drain_ns=drain_ns)
-        run(set_up(inputs_for(chosen), other), Nowhere(), EpochObserver(ended))
+        run(set_up(drawn(chosen), other), Nowhere(), EpochObserver(ended))
     return np.array(found)
 
 
@@ -70,7 +68,7 @@ def test_no_skew_below_the_drain_time_invents_a_loss(
     """The slowest packet leaves its segment in four links' time, and half an epoch has room for a
     skew and a drain."""
     drain_ns = round(drain_ms * 1e6)
-    most = min(drain_ns - 5 * LINKS.transit_ns, HEALTHY.epoch_ns // 2 - drain_ns)
+    most = min(drain_ns - 5 * LINKS.transit_ns, EPOCH_NS // 2 - drain_ns)
     chosen = replace(HEALTHY, seed=seed, monitors=monitors)
     counts = metered(chosen, round(share * most), drain_ns, folder)
     assert (counts[1:, 0] > 20).all()
@@ -85,13 +83,13 @@ def test_a_skew_above_the_drain_time_invents_losses(folder: Path) -> None:
 @pytest.mark.parametrize("skew", [0, 0.01, 0.1])
 def test_the_drain_time_covers_the_skew(skew: float, tmp_path: Path) -> None:
     chosen = replace(HEALTHY, skew=skew)
-    with open_backend(inputs_for(chosen), LINKS, tmp_path) as backend:
-        assert backend.skew_ns == skew * chosen.epoch_ns
+    with open_backend(drawn(chosen), tmp_path) as backend:
+        assert backend.skew_ns == skew * EPOCH_NS
         assert backend.drain_ns >= backend.skew_ns + 4 * LINKS.transit_ns
-        emulation = set_up(inputs_for(chosen), backend)
+        emulation = set_up(drawn(chosen), backend)
         monitors = list(emulation.run.monitors)
         flips = np.array([at for at, _ in emulation.run.clock.flips(0, monitors)])
-    off = np.abs(flips - chosen.epoch_ns)
+    off = np.abs(flips - EPOCH_NS)
     assert off.max() <= backend.skew_ns and (off.max() > 0.7 * backend.skew_ns or not skew)
 
 
@@ -103,8 +101,8 @@ def test_an_epoch_too_short_for_the_skew_names_one_that_will_do(
 
     def make(epoch_ms: int) -> None:
         chosen = replace(HEALTHY, skew=skew, epoch_ms=epoch_ms)
-        with open_backend(inputs_for(chosen), slow, tmp_path) as backend:
-            set_up(inputs_for(chosen), backend)
+        with open_backend(drawn(chosen, slow), tmp_path) as backend:
+            set_up(drawn(chosen), backend)
 
     with pytest.raises(SettingsError, match="EPOCH_MS=20 is too short") as error:
         make(20)

@@ -10,7 +10,7 @@ import pytest
 
 from analysis.methods.registry import METHODS, make_method
 from analysis.telemetry.observations import read_minus_meters, read_telemetry
-from scenarios.experiment.request import Scenario
+from scenarios.experiment.inputs import layout_of
 from scenarios.experiment.run import run_experiment
 from scenarios.experiment.settings import make_settings
 from testbed.record.run import RunDirectory
@@ -23,7 +23,7 @@ TELLS_NO_DIRECTION = {"netbouncer", "netbouncer-stage", "netscope", "kdd14"}
 def run_of(place: Path, **given: object) -> RunDirectory:
     usual = {"topology": "two-switch", "epochs": 4, "epoch_ms": 100, "load": 0.6, "noise": "0"}
     settings = make_settings(usual | given)
-    run_experiment("two", Scenario(), settings, place)
+    run_experiment(layout_of(settings, name="two"), place)
     return RunDirectory(place)
 
 

@@ -20,7 +20,6 @@ from scenarios.experiment.without_packets import simulate
 from scenarios.many.calibrate import read_training
 from testbed.fabric.pair_sets import PairSets
 from testbed.faults.plan import FaultError
-from testbed.faults.specification import parse_faults
 from testbed.measurements.without_packets import FlowRun
 from testbed.record.manifest import seal
 from testbed.record.run import RunDirectory, RunError
@@ -41,32 +40,29 @@ SMALL = make_settings(
 
 
 def simulated(**changes) -> FlowRun:
-    settings = replace(SMALL, **changes)
-    layout = layout_of(settings)
-    return simulate(settings, parse_faults(settings.faults, layout.fabric, settings.seed), layout)
+    return simulate(layout_of(replace(SMALL, **changes)))
 
 
 @pytest.fixture(scope="module")
 def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("flow") / "run"
-    run_experiment("faulty_links", load_scenario("faulty_links"), SMALL, path)
+    run_experiment(layout_of(SMALL), path)
     return path
 
 
 def test_an_oversubscribed_clos_may_have_the_links_of_a_fat_tree(tmp_path: Path) -> None:
     """As that of `scenarios.library.silent_drops`; its record is read all the same."""
     settings = Settings(backend="flow", topology="clos:4:2:2:4:3", epochs=1, load=0.01)
-    scenario = load_scenario("faulty_links")
-    summary = run_experiment(
-        "faulty_links", scenario, settings, tmp_path / "run", find_methods("007")
-    )
+    summary = run_experiment(layout_of(settings), tmp_path / "run", find_methods("007"))
     assert summary["topology"].startswith("a Clos of 4 pods")
 
 
 def test_a_run_says_which_devices_failed(tmp_path: Path) -> None:
     settings = Settings(backend="flow", epochs=1, load=0.01, faults="device:agg0_1,2links:0.1")
     scenario, path = load_scenario("device_failure"), tmp_path / "run"
-    summary = run_experiment("device_failure", scenario, settings, path, find_methods("007"))
+    summary = run_experiment(
+        layout_of(settings, scenario, "device_failure"), path, find_methods("007")
+    )
     ((name, (least, most)),) = summary.get("failed_devices", {}).items()
     run = RunDirectory(path)
     own = run.fabric.links_of(run.fabric.switch("agg0_1"))
@@ -109,7 +105,7 @@ def test_a_run_is_analysed_again_with_the_same_result(path: Path) -> None:
 
 
 def test_equal_seeds_give_equal_bytes(path: Path, tmp_path: Path) -> None:
-    run_experiment("faulty_links", load_scenario("faulty_links"), SMALL, tmp_path / "run")
+    run_experiment(layout_of(SMALL), tmp_path / "run")
     files = [p.relative_to(path) for p in [*sorted(path.rglob("*.parquet")), path / "truth.yaml"]]
     assert len(files) > 10
     for file in files:
@@ -117,8 +113,7 @@ def test_equal_seeds_give_equal_bytes(path: Path, tmp_path: Path) -> None:
 
 
 def test_the_run_directory_holds_the_telemetry(path: Path) -> None:
-    layout = layout_of(SMALL)
-    direct = read_telemetry(simulate(SMALL, parse_faults("10pct", layout.fabric, 2), layout))
+    direct = read_telemetry(simulated())
     read = read_telemetry(RunDirectory(path))
     for part, columns in (
         ("segments", ("sent", "lost")),
@@ -212,9 +207,7 @@ def test_int_knows_every_path(run: FlowRun) -> None:
 
 def test_methods_without_their_telemetry_are_named(tmp_path: Path) -> None:
     settings = replace(SMALL, telemetry="A2")
-    summary = run_experiment(
-        "faulty_links", load_scenario("faulty_links"), settings, tmp_path / "run"
-    )
+    summary = run_experiment(layout_of(settings), tmp_path / "run")
     assert "netbouncer" not in summary["methods"] and "flock" in summary["methods"]
     assert any("netbouncer needs" in line for line in summary["missing"])
 
@@ -228,9 +221,7 @@ def test_methods_without_their_telemetry_are_named(tmp_path: Path) -> None:
 )
 def test_other_fabrics_run_whole(topology: str, tmp_path: Path) -> None:
     settings = replace(SMALL, topology=topology, faults="2links:0.3")
-    summary = run_experiment(
-        "faulty_links", load_scenario("faulty_links"), settings, tmp_path / "run"
-    )
+    summary = run_experiment(layout_of(settings), tmp_path / "run")
     assert len(summary["faulty_links"]) == 2
     assert summary["methods"]["canary-mle"]["directed"]["f1"] == 1
     assert analyze(tmp_path / "run", quiet)["faulty_links"] == summary["faulty_links"]
@@ -246,10 +237,8 @@ def test_skewed_traffic_is_half_among_few_racks() -> None:
 
 
 def test_flow_records_are_a_sample_of_large_traffic() -> None:
-    settings = replace(SMALL, epoch_ms=1000)
-    layout = layout_of(settings)
-    plan = parse_faults("none", layout.fabric, 2)
-    every, some = (simulate(settings, plan, layout, flows=n) for n in (10**9, 2000))
+    layout = layout_of(replace(SMALL, epoch_ms=1000, faults="none"))
+    every, some = (simulate(layout, flows=n) for n in (10**9, 2000))
     assert len(every.flows) > 10_000
     assert len(some.flows) == pytest.approx(2000, rel=0.1)
     assert (metered_of(every)[0] == metered_of(some)[0]).all()
@@ -291,7 +280,7 @@ def test_settings_that_make_no_sense_are_refused(changes: dict[str, str], why: s
 
 def test_what_needs_packets_is_refused(tmp_path: Path) -> None:
     with pytest.raises(FaultError, match="no packet headers"):
-        run_experiment("blackhole", load_scenario("blackhole"), SMALL, tmp_path / "run")
+        run_experiment(layout_of(SMALL, load_scenario("blackhole"), "blackhole"), tmp_path / "run")
     assert not list(tmp_path.iterdir())
     with pytest.raises(TrafficError, match="BACKEND=flow sends no packets"):
         simulated(traffic="capture.pcap")

@@ -10,26 +10,21 @@ import pytest
 
 from analysis.methods.registry import find_methods
 from scenarios.experiment.backends import open_backend
-from scenarios.experiment.inputs import demand_of, inputs_of
 from scenarios.live.network import Live
 from testbed.fabric.fat_tree import FatTree
-from testbed.faults.plan import FaultPlan
-from testbed.network.virtual import LinkModel
-from testbed.traffic.demand import make_traffic
-from tests.conftest import SMALL
+from tests.conftest import SMALL, inputs_for
 
 
 def test_each_epoch_is_measured_for_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Epochs of both parities, with a fault in the second and the third only."""
     fabric, settings = FatTree(4), replace(SMALL, epochs=1, faults="none")
     link, methods = fabric.link("tor0_0->agg0_1"), find_methods("canary-mle,netbouncer")
-    traffic, _ = make_traffic(demand_of(settings), fabric)
-    inputs = inputs_of(settings, fabric, FaultPlan(), traffic)
-    with open_backend(inputs, LinkModel(), tmp_path) as backend:
+    inputs = inputs_for(settings)
+    with open_backend(inputs, tmp_path) as backend:
         network = backend.network  # whose virtual time would end with a drain
         soon = lambda: network.run_until(network.now_ns + 50_000_000)  # noqa: E731
         monkeypatch.setattr(network, "drain", soon)
-        live = Live(settings, inputs, backend)
+        live = Live(inputs, backend)
         first = live.meters()
         live.fault(link, 0.3)
         broken = [live.diagnose(methods) for _ in range(2)]

@@ -17,8 +17,7 @@ from playwright.sync_api import Browser, Page
 from analysis.methods.diagnosis import Diagnosis
 from analysis.pages.live_page import live_page
 from scenarios.experiment.backends import open_backend
-from scenarios.experiment.inputs import demand_of, inputs_of
-from scenarios.experiment.request import load_scenario
+from scenarios.experiment.inputs import layout_of
 from scenarios.experiment.run import run_experiment
 from scenarios.experiment.settings import make_settings
 from scenarios.live.network import Live
@@ -26,13 +25,10 @@ from scenarios.live.publisher import Publisher
 from scenarios.live.watched_run import WatchedNet, WatchedRun
 from testbed.fabric.clos import Fabric
 from testbed.fabric.fat_tree import FatTree
-from testbed.faults.plan import FaultPlan
 from testbed.network.requirements import missing
-from testbed.network.virtual import LinkModel
 from testbed.record.run import RunDirectory
-from testbed.traffic.demand import make_traffic
 from tests.browser import SCHEMES, cut_off, opened
-from tests.conftest import SMALL
+from tests.conftest import SMALL, inputs_for
 from tests.patience import PATIENCE_S
 from tests.real_packets import paced, words
 from tests.scenarios.live.test_server import ask, gone
@@ -59,8 +55,8 @@ def tell(publisher: Publisher, at: float, packets: list, drops: list, faults: li
 def test_a_watched_run_is_the_same_run(tmp_path: Path, finished_run: RunDirectory) -> None:
     publisher = Publisher()
     watched = WatchedRun(publisher)
-    scenario, path = load_scenario("faulty_links"), tmp_path / "run"
-    run_experiment("faulty_links", scenario, SMALL, path, observer=watched)
+    path = tmp_path / "run"
+    run_experiment(layout_of(SMALL), path, observer=watched)
     status, page = ask(publisher.address)
     assert status == 200 and b"faulty_links: a K=4 fat-tree" in page
     watched.close()
@@ -144,11 +140,10 @@ def test_names_are_text_and_many_links_are_a_table(chromium: Browser) -> None:
 
 def test_a_network_at_the_prompt_is_watched(chromium: Browser) -> None:
     """In virtual time here; the prompt's own is under Mininet."""
-    settings = make_settings({"backend": "virtual", "epochs": 1, "load": 0.005})
-    traffic, _ = make_traffic(demand_of(settings), FatTree(4))
-    inputs = inputs_of(settings, FatTree(4), FaultPlan(), traffic)
-    with open_backend(inputs, LinkModel(), Path()) as backend:
-        live = Live(settings, inputs, backend)
+    given = {"backend": "virtual", "epochs": 1, "load": 0.005, "faults": "none"}
+    inputs = inputs_for(make_settings(given))
+    with open_backend(inputs, Path()) as backend:
+        live = Live(inputs, backend)
         watched = WatchedNet(backend.network, live)
         with opened(chromium, watched.address) as it:
             until(it.page, "panel", "Nothing is broken now")

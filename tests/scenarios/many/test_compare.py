@@ -105,13 +105,10 @@ def test_a_row_for_each_seed_and_method(compared: tuple[Path, Comparison]) -> No
 def test_figures_are_those_of_single_runs(
     compared: tuple[Path, Comparison], tmp_path: Path
 ) -> None:
-    from scenarios.experiment.request import load_scenario
+    from scenarios.experiment.inputs import layout_of
     from scenarios.experiment.run import run_experiment
 
-    scenario = load_scenario("faulty_links")
-    summary = run_experiment(
-        "faulty_links", scenario, replace(TINY, seed=2), tmp_path / "run", METHODS
-    )
+    summary = run_experiment(layout_of(replace(TINY, seed=2)), tmp_path / "run", METHODS)
     assert list(summary["methods"]) == NAMES
     rows = read_columns(compared[0] / "results.parquet")
     for at, method in enumerate(NAMES, start=3):

@@ -16,7 +16,7 @@ import pytest
 
 from analysis.methods.registry import find_methods
 from scenarios.experiment.errors import stopped
-from scenarios.experiment.request import load_scenario
+from scenarios.experiment.inputs import layout_of
 from scenarios.experiment.run import new_run, run_experiment
 from scenarios.experiment.settings import make_settings
 from scenarios.process import signals as stopping
@@ -196,10 +196,10 @@ def test_an_interrupt_just_after_a_run_was_finished_names_it(
 ) -> None:
     """It came before the command had taken the result, and said that nothing was kept."""
     settings = make_settings({}, {"backend": "flow", "epochs": 1, "load": 0.005})
-    scenario, methods = load_scenario("faulty_links"), find_methods("netbouncer")
+    methods = find_methods("netbouncer")
     place = tmp_path / "here"
     with pytest.raises(stopping.Stopped) as stop, new_run(place, numbered=False) as writer:
-        run_experiment("faulty_links", scenario, settings, writer, methods)
+        run_experiment(layout_of(settings), writer, methods)
         raise stopping.Stopped(signal.SIGINT)
     assert stopped(stop.value) == 130
     assert capsys.readouterr().err == f"canary: interrupted: the run is in {place}\n"

@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 
@@ -48,9 +46,9 @@ def on_packets(settings: Settings) -> np.ndarray:
 
 
 def without_packets(settings: Settings) -> np.ndarray:
-    flow = make_settings({"backend": "flow", "epochs": 1, "epoch_ms": 20, "noise": settings.noise})
-    flow = replace(flow, seed=settings.seed)
-    run = simulate(flow, FaultPlan(), layout_of(flow))
+    given = {"backend": "flow", "epochs": 1, "epoch_ms": 20, "faults": "none"}
+    flow = make_settings(given | {"noise": settings.noise, "seed": settings.seed})
+    run = simulate(layout_of(flow))
     assert run.loss.shape[0] == 1
     return run.loss[0]
 

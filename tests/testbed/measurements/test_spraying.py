@@ -23,7 +23,7 @@ from testbed.measurements.spray_check.measurement import need_leaf_spine
 from testbed.record.run import RunDirectory
 from tests.p4.frames import TCP, Flow, frame
 
-LEAF_SPINE = make_packet_fabric("leaf-spine:4:3", 4)
+LEAF_SPINE = make_packet_fabric("leaf-spine:4:3", 4, 1)
 SMALL: dict[str, Any] = {
     "topology": "leaf-spine:4:3",
     "routing": "spray",

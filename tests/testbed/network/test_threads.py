@@ -14,6 +14,7 @@ from scapy.utils import wrpcap
 
 from analysis.methods.registry import find_methods
 from canary_softswitch import Program, Switch
+from scenarios.experiment.inputs import layout_of
 from scenarios.experiment.request import load_scenario
 from scenarios.experiment.run import run_experiment
 from scenarios.experiment.settings import Settings
@@ -126,7 +127,7 @@ def test_runs_are_equal_whatever_made_them(tmp_path: Path, capture: bool) -> Non
     for threads in (1, 2, 3):
         settings = Settings(k=4, epochs=2, epoch_ms=20, load=0.2, threads=threads, traffic=traffic)
         path = tmp_path / str(threads)
-        run_experiment("flap", scenario, settings, path, methods=find_methods("canary"))
+        run_experiment(layout_of(settings, scenario, "flap"), path, methods=find_methods("canary"))
     told = {"summary.json", "manifest.json"}  # how long it took
     files = [p.relative_to(tmp_path / "1") for p in (tmp_path / "1").rglob("*") if p.is_file()]
     assert len(files) > 10

@@ -16,7 +16,7 @@ from testbed.traffic.demand import Demand, arrivals_without_packets, make_traffi
 from testbed.traffic.flows import UDP, Traffic
 from tests.testbed.network.test_schedules import check_blocks
 
-FABRIC = make_packet_fabric("leaf-spine:4:2", 4)  # 8 hosts, 2 at each leaf
+FABRIC = make_packet_fabric("leaf-spine:4:2", 4, 1)  # 8 hosts, 2 at each leaf
 RATE = 1e9
 
 

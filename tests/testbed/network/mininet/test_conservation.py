@@ -14,21 +14,17 @@ import numpy.typing as npt
 import pytest
 
 from scenarios.experiment.backends import open_backend
-from scenarios.experiment.inputs import demand_of, inputs_of
 from scenarios.experiment.loop import run as run_epochs
 from scenarios.experiment.observer import Observer
 from scenarios.experiment.run import run_config
 from scenarios.experiment.settings import make_settings
 from scenarios.experiment.setup import Emulation, set_up
-from testbed.fabric.packet_fabric import TwoSwitches
 from testbed.faults.kernel_injectors import NetemInjector, NftInjector, run_in
-from testbed.faults.specification import parse_faults
 from testbed.network.mininet import MininetNetwork
 from testbed.network.requirements import missing
 from testbed.network.speed import slowness
-from testbed.network.virtual import LinkModel
 from testbed.record.run import RunDirectory, RunWriter
-from testbed.traffic.demand import make_traffic
+from tests.conftest import inputs_for
 from tests.present import present
 
 Kind = Literal["virtual", "softswitch", "bmv2"]
@@ -143,13 +139,9 @@ def measured(
     if backend != "virtual" and (reason := missing(backend)):
         pytest.skip(reason)
     settings = make_settings(SETTINGS | more | {"backend": backend})
-    fabric = TwoSwitches()
-    plan = parse_faults(settings.faults, fabric, settings.seed)
-    traffic, _ = make_traffic(demand_of(settings), fabric)
-    inputs = inputs_of(settings, fabric, plan, traffic)
-    writer = RunWriter(path / "run")
-    writer.config(run_config("faulty_links", settings))
-    with open_backend(inputs, LinkModel(), path / "logs") as network:
+    inputs, writer = inputs_for(settings), RunWriter(path / "run")
+    writer.config(run_config(inputs.config))
+    with open_backend(inputs, path / "logs") as network:
         emulation = set_up(inputs, network)
         observer.network_up(emulation)
         run_epochs(emulation, writer, observer)

@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 
 from analysis.methods.registry import find_methods
+from scenarios.experiment.inputs import layout_of
 from scenarios.experiment.observer import Observer
-from scenarios.experiment.request import load_scenario
 from scenarios.experiment.run import run_experiment
 from scenarios.experiment.settings import make_settings
 from scenarios.experiment.setup import Emulation
@@ -133,9 +133,7 @@ def test_a_method_that_blames_a_link_the_emulator_lost_packets_on_is_right_on_wh
     )
     path = tmp_path / "run"
     summary = run_experiment(
-        "faulty_links",
-        load_scenario("faulty_links"),
-        settings,
+        layout_of(settings),
         path,
         find_methods("canary-mle"),
         observer=Throttle(),

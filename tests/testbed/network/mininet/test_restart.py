@@ -13,7 +13,7 @@ import pytest
 from analysis.methods.mle.mle import CanaryMle
 from analysis.methods.registry import find_methods
 from analysis.telemetry.observations import read_telemetry
-from scenarios.experiment.request import load_scenario
+from scenarios.experiment.inputs import layout_of
 from scenarios.experiment.run import run_experiment
 from scenarios.experiment.settings import make_settings
 from testbed.fabric.packet_fabric import PacketFabric
@@ -44,8 +44,7 @@ def test_switches_restart_and_nothing_is_blamed(
         pace | {"backend": backend, "tcp": 0, "faults": "none", "noise": "0", "events": events}
     )
     path = Path(tempfile.mkdtemp(dir=tmp_path)) / "run"
-    scenario = load_scenario("faulty_links")
-    run_experiment("faulty_links", scenario, settings, path, find_methods("canary-mle,canary"))
+    run_experiment(layout_of(settings), path, find_methods("canary-mle,canary"))
     run = RunDirectory(path)
     # How late the controller is depends on what else the machine does, and what it loses.
     degraded = run.network["degraded"]
@@ -93,9 +92,8 @@ def test_what_events_switch_off_is_not_observed_and_nothing_is_blamed(
         pace | {"backend": backend, "tcp": 0, "faults": "none", "noise": "0", "events": events}
     )
     path = Path(tempfile.mkdtemp(dir=tmp_path)) / "run"
-    scenario = load_scenario("faulty_links")
     methods = find_methods("canary-mle,canary,netbouncer,flock")
-    run_experiment("faulty_links", scenario, settings, path, methods)
+    run_experiment(layout_of(settings), path, methods)
     run = RunDirectory(path)
     fabric, network = run.fabric, run.network
     assert isinstance(fabric, PacketFabric)
@@ -125,7 +123,7 @@ def test_links_of_bmv2_are_not_switched_off_without_nft(
     settings = make_settings(
         paced(1, 2500, 0.2) | {"backend": "bmv2", "tcp": 0, "events": "1 down agg0_0-core0"}
     )
-    scenario, path = load_scenario("faulty_links"), tmp_path / "run"
+    path = tmp_path / "run"
     with pytest.raises(NetworkError, match="^EVENTS with down: no-such-nft is not on the PATH"):
-        run_experiment("faulty_links", scenario, settings, path, find_methods("canary"))
+        run_experiment(layout_of(settings), path, find_methods("canary"))
     assert not path.exists()

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from analysis.telemetry.observations import read_minus_meters
-from scenarios.experiment.request import load_scenario
+from scenarios.experiment.inputs import layout_of
 from scenarios.experiment.run import run_experiment
 from scenarios.experiment.settings import make_settings
 from testbed.network.requirements import missing
@@ -34,9 +34,8 @@ def test_a_lossy_link_is_found_with_real_packets(
         | {"backend": "softswitch"}
         | {"faults": "agg0_0->core0:0.3,core3->agg2_1:0.1", "noise": "0"}
     )
-    scenario = load_scenario("faulty_links")
     path = Path(tempfile.mkdtemp(dir=tmp_path)) / "run"
-    summary = run_experiment("faulty_links", scenario, settings, path)
+    summary = run_experiment(layout_of(settings), path)
     run = RunDirectory(path)
     network = run.network
     # How late the controller is depends on what else the machine does, and what it loses.

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from analysis.telemetry.observations import read_telemetry
+from scenarios.experiment.inputs import layout_of
 from scenarios.experiment.observer import Observer
 from scenarios.experiment.request import load_scenario
 from scenarios.experiment.run import run_experiment
@@ -49,7 +50,7 @@ def test_packets_that_wait_at_a_stalled_switch_are_not_counted_as_lost(tmp_path:
     given = {"backend": "softswitch", "topology": "two-switch", "epochs": 2, "epoch_ms": 2000}
     settings = make_settings(given | {"faults": "none", "noise": "0", "tcp": 0, "load": 0.9})
     path, scenario = tmp_path / "run", load_scenario("healthy")
-    summary = run_experiment("healthy", scenario, settings, path, [], Stall())
+    summary = run_experiment(layout_of(settings, scenario, "healthy"), path, [], Stall())
     run = RunDirectory(path)
     counts = read_telemetry(run).segments
     assert counts is not None

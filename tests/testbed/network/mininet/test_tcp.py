@@ -16,10 +16,9 @@ import pytest
 
 from analysis.telemetry.observations import read_minus_meters
 from scenarios.experiment.backends import open_backend
-from scenarios.experiment.inputs import inputs_of
+from scenarios.experiment.inputs import inputs_of, layout_of
 from scenarios.experiment.loop import run as run_epochs
 from scenarios.experiment.observer import Observer
-from scenarios.experiment.request import load_scenario
 from scenarios.experiment.run import run_config, run_experiment
 from scenarios.experiment.settings import make_settings
 from scenarios.experiment.setup import set_up
@@ -29,7 +28,6 @@ from testbed.network.mininet import MininetNetwork
 from testbed.network.requirements import missing
 from testbed.network.schedules import Packets
 from testbed.network.switches import Backend
-from testbed.network.virtual import LinkModel
 from testbed.record.run import RunDirectory, RunWriter
 from testbed.traffic.flows import TCP, Traffic
 from testbed.traffic.iperf import BUFFER
@@ -190,9 +188,9 @@ def test_tcp_through_a_healthy_network_loses_nothing_on_any_segment(
         | {"epoch_ms": 1000 * EPOCH_S, "eta": 1, "alpha": 10, "beta": 4, "delta": 4}
     )
     writer = RunWriter(path)
-    writer.config(run_config("faulty_links", settings))
-    inputs = inputs_of(settings, TOPOLOGY, FaultPlan(()), mesh())
-    with open_backend(inputs, LinkModel(), tmp_path / "logs") as up:
+    inputs = inputs_of(layout_of(settings), mesh())
+    writer.config(run_config(inputs.config))
+    with open_backend(inputs, tmp_path / "logs") as up:
         emulation = set_up(inputs, up)
         run_epochs(emulation, writer, Observer())
     run = RunDirectory(writer.partial, finished=False)
@@ -229,8 +227,7 @@ def test_a_lossy_link_makes_tcp_resend_and_007_trace_it(
         | {"backend": "softswitch", "tcp": 1.0}
         | {"faults": "agg0_0->core0:0.2", "noise": "0"}
     )
-    scenario = load_scenario("faulty_links")
-    summary = run_experiment("faulty_links", scenario, settings, path)
+    summary = run_experiment(layout_of(settings), path)
     run = RunDirectory(path)
     flows, connections = run.table("flows"), run.table("connections")
     by_iperf = carried(run)

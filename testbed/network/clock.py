@@ -10,11 +10,13 @@ clock left out is in the record.
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
-from testbed.network.mininet import MininetNetwork
 from testbed.network.schedules import FOREVER
 from testbed.network.speed import patience, slowness
+
+if TYPE_CHECKING:
+    from testbed.network.mininet import MininetNetwork
 
 MANY, FEW = 1 / 16, 1 / 64
 """Shares of the fullest buffer of the switches' sockets: the clock stands still from the first on,
@@ -28,18 +30,46 @@ _QUIET_S = 0.1
 _PATIENCE_S = 5.0
 
 
-@dataclass
-class RunClock:
+class VirtualClock:
+    """The clock of a network in virtual time, which never goes on by itself."""
+
+    def seconds(self) -> float:
+        """Return the time in seconds that work outside the network takes: always 0."""
+        return 0.0
+
+    def start(self) -> None:
+        """Begin the run, when the network has started."""
+
+    def allow(self, gate_ns: int) -> None:
+        """Let the clock go on until ``gate_ns``."""
+
+    def settle(self) -> None:
+        """Let the clock stand still until packets have left the network."""
+
+    def release(self) -> float:
+        """Let the clock go on; return how many times slower than real time it was."""
+        return 1.0
+
+
+class RunClock(VirtualClock):
     """Holds the clock of a real network.
 
-    Attributes:
+    Args:
         network: The network; its clock goes on without limits until the first call of `allow`.
     """
 
-    network: MininetNetwork
-    _looked: float = 0.0
-    _gate: int = FOREVER
-    _begin: float = field(default_factory=time.monotonic)
+    def __init__(self, network: MininetNetwork) -> None:
+        self.network = network
+        self._looked = self._begin = 0.0
+        self._gate = FOREVER
+
+    def seconds(self) -> float:
+        """Return real time in seconds."""
+        return time.monotonic()
+
+    def start(self) -> None:
+        """Begin to compare the clock with real time."""
+        self._begin = time.monotonic()
 
     def allow(self, gate_ns: int) -> None:
         """Let the clock go on until ``gate_ns``, as soon as few packets wait at the switches.
@@ -74,7 +104,7 @@ class RunClock:
 
     def release(self) -> float:
         """Let the clock go on without limits, and return how many times slower than real time it
-        was since this object was made: a number of at least 1."""
+        was since `start`: a number of at least 1."""
         real, held = time.monotonic() - self._begin, self.network.held_s
         self.network.hold(FOREVER)
         return real / max(real - held, 1e-9)
