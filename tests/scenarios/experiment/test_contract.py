@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from io import StringIO
 from pathlib import Path
 from typing import cast
@@ -24,7 +25,7 @@ from scenarios.experiment.run import run_experiment
 from scenarios.experiment.settings import Settings, described
 from testbed.dataplane import BUCKETS, ROWS, USM
 from testbed.measurements.canary import selection
-from testbed.measurements.canary.rules import Monitored
+from testbed.measurements.canary.selection import FlowSelector
 from testbed.measurements.flows.measurement import FLOW_RECORDS
 from testbed.measurements.measurement import ENOUGH
 from testbed.measurements.registry import BUDGETS, MEASUREMENTS, budget
@@ -149,7 +150,7 @@ def test_what_meters_used_is_counted(starved: Path) -> None:
 def test_flows_that_a_full_table_turned_away_are_recorded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(selection, "Monitored", lambda segments, _: Monitored(segments, (20, 20)))
+    monkeypatch.setattr(selection, "FlowSelector", partial(FlowSelector, room=(20, 20)))
     summary = run(replace(SMALL, epochs=2), tmp_path / "run", "canary")
     network = RunDirectory(tmp_path / "run").network
     rules = use_of(summary, "segments")["budgets"]["rules"]
