@@ -15,7 +15,13 @@ from testbed.fabric.clos import Fabric
 from testbed.fabric.names import plain
 from testbed.fabric.packet_fabric import PacketFabric
 from testbed.traffic.capture import BEYOND
-from testbed.traffic.collectives import COLLECTIVES, collective, iterations, send_collective
+from testbed.traffic.collectives import (
+    COLLECTIVES,
+    Collective,
+    collective,
+    iterations,
+    send_collective,
+)
 from testbed.traffic.distributions import WORKLOADS, size_file
 from testbed.traffic.flow_list import FlowList, read_flow_list
 from testbed.traffic.flows import Traffic
@@ -252,20 +258,7 @@ def make_traffic(
         _warn_of_what_is_not_sent(demand, flows)
         return flows.traffic, None
     if (wanted := collective(demand.traffic)) is not None:
-        rate = demand.line_rate_bps
-        whole = iterations(wanted, topology.n_hosts, demand.load, demand.duration_s, rate)
-        if whole < 1:
-            log.warning(
-                "the run of %g s has %.2g of an iteration of TRAFFIC=%s: use a smaller mb=, more "
-                "LOAD or more EPOCHS",
-                demand.duration_s,
-                whole,
-                plain(demand.traffic),
-            )
-        return (
-            send_collective(wanted, topology, demand.load, demand.duration_s, demand.seed, rate),
-            None,
-        )
+        return _collective(demand, wanted, topology), None
     named = workload(demand.traffic)
     if named is None:
         raise TrafficError(
@@ -286,6 +279,21 @@ def make_traffic(
         locality=demand.locality,
     )
     return traffic, None
+
+
+def _collective(demand: Demand, wanted: Collective, topology: PacketFabric) -> Traffic:
+    """Return the packets of a collective; log a warning if the run has less than an iteration."""
+    rate, seconds = demand.line_rate_bps, demand.duration_s
+    whole = iterations(wanted, topology.n_hosts, demand.load, seconds, rate)
+    if whole < 1:
+        log.warning(
+            "the run of %g s has %.2g of an iteration of TRAFFIC=%s: use a smaller mb=, more LOAD "
+            "or more EPOCHS",
+            seconds,
+            whole,
+            plain(demand.traffic),
+        )
+    return send_collective(wanted, topology, demand.load, seconds, demand.seed, rate)
 
 
 def _warn_of_what_is_not_sent(demand: Demand, flows: FlowList) -> None:

@@ -15,6 +15,7 @@ from testbed.fabric.fat_tree import FatTree
 from testbed.fabric.paths import Paths
 from testbed.measurements.link_meters import LinkLosses
 from testbed.measurements.matrix.probe_matrix import standard_matrix
+from testbed.measurements.spray_check.measurement import SprayCounts
 
 RANGES = ((0.2, 1.0), (0.1, 0.2), (0.05, 0.1), (0.01, 0.05), (0.001, 0.01))
 PROPORTIONS = np.array([11, 13, 9, 9, 10]) / 52
@@ -80,6 +81,21 @@ def link_losses(loss, packets, seed):
     lost = np.random.default_rng([seed, 0x11]).binomial(sent, loss)
     counts = {"link": np.arange(len(loss)), "sent": sent, "lost": lost, "bytes": sent}
     return LinkLosses(counts, {})
+
+
+def spray_counts(topology, loss, packets, seed):
+    """What ToRs receive of the others of their pod by each aggregation switch, of ``packets`` that
+    each sprays over each."""
+    rng, links = np.random.default_rng([seed, 0x5]), np.arange(0, topology.n_links, 2)
+    up = links[topology.link_src[links] < topology.n_tors]
+    first, second = (each.reshape(-1) for each in np.indices((len(up), len(up))))
+    src, dst = topology.link_src[up[first]], topology.link_src[up[second]]
+    ways = (src != dst) & (topology.link_dst[up[first]] == topology.link_dst[up[second]])
+    first, second, src, dst = (each[ways] for each in (first, second, src, dst))
+    through = (1 - loss[up[first]]) * (1 - loss[up[second] ^ 1])
+    share = np.full(len(src), 1 / topology.half)
+    came = rng.binomial(np.full(len(src), packets), through)
+    return SprayCounts(src, dst, topology.link_dst[up[first]], share, came)
 
 
 def bounce_probes(topology, loss, rng, packets=100, per_tor=None):
@@ -163,7 +179,10 @@ def make_world(
         connections=connections,
         detector=matrix_probes(topology, loss, rng) if probes else None,
         canary_bytes=1000,
-        views={"loss_radar": link_losses(loss, packets or 10**9, seed)},
+        views={
+            "loss_radar": link_losses(loss, packets or 10**9, seed),
+            "spray_check": spray_counts(topology, loss, packets or 10**9, seed),
+        },
     )
     return World(topology, faulty, loss, telemetry)
 

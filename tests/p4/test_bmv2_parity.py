@@ -199,6 +199,15 @@ def configure(mirror: Mirror, fuzz: Fuzz, name: str) -> None:
             add(port, "blackhole", 6, hosts, ANY, (ICMP, ALL8), (0, ALL16), (0, ALL16))
 
 
+def share_ways(mirror: Mirror, hosts: list[int]) -> None:
+    """Counters of sprayed packets, from the racks of hosts and by four ports."""
+    for number, rack in enumerate(sorted({host >> 8 for host in hosts})):
+        key = [(rack << 8, 24)]
+        mirror.table(f"{ARRIVING}.racks").add(key, f"{ARRIVING}.begin", (4 * number,))
+    for port in (1, 2, 3, 4):
+        mirror.table(f"{ARRIVING}.spines").add([port], f"{ARRIVING}.count", (port - 1,))
+
+
 def share_cells(mirror: Mirror) -> None:
     """Cells of a measurement's meters for the links of four ports."""
     for block in (ARRIVING, LEAVING):
@@ -329,12 +338,14 @@ def reports(soft: Switch) -> list[bytes]:
     [
         *(("tor0_0", ""), ("agg1_1", ""), ("core2", "")),
         *(("agg1_1", "loss_radar"), ("core2", "fermat"), ("tor0_0", "flow_radar")),
+        *(("tor0_0", "spray_check"), ("agg1_1", "spray_check")),
     ],
 )
 def test_soft_switch_and_simple_switch_agree_on_packets_registers_and_counters(
     name: str, meter: str, tmp_path: Path, record_property: Callable[[str, object], None]
 ) -> None:
-    source = switch_program([find_measurement(meter)] if meter else [])
+    routing = "spray" if meter == "spray_check" else "ecmp"
+    source = switch_program([find_measurement(meter)] if meter else [], routing)
     program = Program.load(source, observe=VERDICT.field)
     topology = FatTree(4)
     fuzz = Fuzz(topology, topology.switch(name), random.Random(name))
@@ -344,6 +355,8 @@ def test_soft_switch_and_simple_switch_agree_on_packets_registers_and_counters(
     configure(scratch, fuzz, name)
     if meter in ("loss_radar", "fermat"):
         share_cells(mirror)
+    if meter == "spray_check":
+        share_ways(mirror, fuzz.hosts)
     with SimpleSwitch(source, tmp_path) as bmv2:
         handles = bmv2.configure(mirror.commands)
         both = Both(mirror.switch, bmv2, flushing(fuzz, scratch.switch))

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What each method finds where packets are sprayed: `python -m tests.studies spraying`, as tables of
-Markdown.
+"""What methods find of sprayed packets: `python -m tests.studies spraying`, in Markdown.
 
 The first table has ECMP and spraying on the same traffic, faults and seeds. A faulty link that a
 method does not observe counts as missed, unlike in the table of a run. The second has training

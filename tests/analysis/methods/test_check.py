@@ -23,7 +23,7 @@ QUICK = ("canary", "netbouncer", "flock", "007", "detector", "netscope", "canary
 @pytest.mark.parametrize(
     "name",
     [*QUICK, *(pytest.param(name, marks=pytest.mark.nightly) for name in [*METHODS, *ON_REQUEST]
-               if name not in (*QUICK, "per-link-loss"))],  # no world there has its meters
+               if name not in (*QUICK, "per-link-loss", "spray-check"))],  # no world has these
 )  # fmt: skip
 def test_methods_of_this_project_pass(name: str) -> None:
     """The programs of 007's section 5.3 explain every connection that noise made lossy, too."""

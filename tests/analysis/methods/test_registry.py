@@ -48,6 +48,7 @@ NEEDS = {
     "kdd14": "probes",
     "any-loss": "segments",
     "per-link-loss": "loss_radar",
+    "spray-check": "spray_check",
 }
 EVERY = METHODS | ON_REQUEST
 
@@ -118,7 +119,9 @@ def test_repeatable_and_accounted(synthetic, name):
     assert np.array_equal(first.flagged, second.flagged) and first.flagged.size
     assert np.array_equal(first.score, second.score)
     assert method.telemetry_bytes(world.telemetry) > 0
-    assert (method.probe_packets(world.telemetry) == 0) == name.startswith(("canary", "per-link"))
+    assert (method.probe_packets(world.telemetry) == 0) == name.startswith(
+        ("canary", "per-link", "spray")
+    )
 
 
 @pytest.mark.parametrize("name", EVERY)
