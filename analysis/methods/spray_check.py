@@ -35,7 +35,7 @@ _NORMAL = 1.4826
 class SprayCheck(Method):
     """Blame links that lossy ways of several pairs of leaves have in common.
 
-    A way is lossy if it brings fewer packets than its share of what its pair's other ways brought,
+    A way is lossy if it brings fewer packets than its share of what its pair's middle way brought,
     by more than chance and healthy links explain. Lossy ways are left out one after another, those
     that lack most first, as they lower the share of the others. Then the link is blamed that most
     lossy ways cross, its ways count as explained, and so on while a link has lossy ways of
@@ -44,9 +44,9 @@ class SprayCheck(Method):
     Args:
         significance: The expected number of healthy ways that are taken for lossy.
         noise: The highest loss rate of a healthy link (Flock, section 6.3: 1e-4).
-        pairs: The lossy ways that a blamed link needs. A fabric of two leaves needs 1.
+        pairs: The lossy ways that a blamed link needs, or all of its ways if they are fewer.
 
-    Two leaves send over two spines, and one link loses a tenth:
+    Three leaves send over two spines, and one link loses a tenth:
 
     >>> import numpy as np
     >>> from analysis.telemetry.telemetry import Telemetry
@@ -96,11 +96,13 @@ class SprayCheck(Method):
         sent = _sums(data, expected, fabric.n_links)
         lacking = _sums(data, np.maximum(expected - data.packets, 0), fabric.n_links)
         share = np.minimum(lacking / np.maximum(sent, 1), 1)
+        ways = _sums(data, ~np.isnan(data.packets), fabric.n_links)
+        enough = np.minimum(np.maximum(ways, 1), self.pairs)
         blamed = np.zeros(fabric.n_links)
         while True:
             explains = _sums(data, lossy, fabric.n_links)
-            worst = int(np.argmax(explains + share / 2))
-            if explains[worst] < self.pairs:
+            worst = int(np.argmax(np.where(explains >= enough, explains + share / 2, -1)))
+            if explains[worst] < enough[worst]:
                 break
             blamed[worst] = explains[worst]
             lossy &= (data.up != worst) & (data.down != worst)

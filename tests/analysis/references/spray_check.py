@@ -65,8 +65,10 @@ def blamed(
     left, expected = lossy_ways(share, packets, significance, noise)
     lacking: dict[tuple[int, int], float] = defaultdict(float)
     sent: dict[tuple[int, int], float] = defaultdict(float)
+    ways: dict[tuple[int, int], int] = defaultdict(int)
     for src, spine, dst in packets:
         for link in ((src, spine), (spine, dst)):
+            ways[link] += 1
             sent[link] += expected[src, spine, dst]
             lacking[link] += max(expected[src, spine, dst] - packets[src, spine, dst], 0)
     found: set[tuple[int, int]] = set()
@@ -75,12 +77,13 @@ def blamed(
         for src, spine, dst in left:
             explains[src, spine].add((src, spine, dst))
             explains[spine, dst].add((src, spine, dst))
+        enough = [link for link in explains if len(explains[link]) >= min(pairs, ways[link])]
         worst = max(
-            explains,
+            enough,
             key=lambda link: len(explains[link]) + lacking[link] / max(sent[link], 1) / 2,
             default=None,
         )
-        if worst is None or len(explains[worst]) < pairs:
+        if worst is None:
             return found
         found.add(worst)
         left -= explains[worst]
