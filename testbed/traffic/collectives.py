@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, cast
 
 import numpy as np
 
@@ -62,9 +62,9 @@ def collective(traffic: str) -> Collective | None:
         TrafficError: An option is unknown or out of range (one line).
     """
     name, *options = traffic.split(":")
-    kind = next((each for each in COLLECTIVES if each == name), None)
-    if kind is None:
+    if name not in COLLECTIVES:
         return None
+    kind = cast(Kind, name)
     ranks, tensor = 0, _TENSOR_MB * 1e6
     for option in options:
         found = _OPTION.fullmatch(option)
