@@ -191,5 +191,7 @@ def _middle(values: FloatArray) -> FloatArray:
 def _sums(ways: Ways, values: npt.NDArray[Any], n_links: int) -> FloatArray:
     """Return the sum of a value over the ways that cross each link, float64[n_links]; nan is 0."""
     weights = np.nan_to_num(values.astype(np.float64)).reshape(-1)
-    up, down = (np.bincount(e.reshape(-1), weights, n_links) for e in (ways.up, ways.down))
-    return up + down
+    found = np.zeros(n_links)
+    for end in (ways.up, ways.down):
+        np.add.at(found, end.reshape(-1), weights)
+    return found
