@@ -31,7 +31,14 @@ def test_every_table_of_a_run_is_of_the_schema(run_path: Path) -> None:
         stored = pq.read_schema(run_path / file)
         assert stored.metadata[b"version"] == str(schema.VERSION).encode()
     # In virtual time the emulator loses nothing of its own; the others are made on request.
-    asked_for = {"emulator_drops", "counters", "link_counts", "link_losses", "verdicts"}
+    asked_for = {
+        "emulator_drops",
+        "counters",
+        "link_counts",
+        "link_losses",
+        "verdicts",
+        "spray_counts",
+    }
     assert read == {table.name for table in run_tables.TABLES} - asked_for
 
 
