@@ -120,7 +120,7 @@ def test_the_commands_taught_are_understood(page: Path) -> None:
                 if name not in own and ".pcap" not in value  # a file of the reader's
             }
             request = make_request(given.get("SCENARIO"), settings)
-            made = request.settings("virtual" if request.backend == "auto" else None)
+            made = request.settings()
             request.scenario.faults(make_fabric(made.topology, made.k, made.seed), made)
             methods = given.get("METHODS", "all").split(",")
             find_methods(",".join(name for name in methods if not name.startswith("worst.py")))
