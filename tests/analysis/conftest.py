@@ -91,7 +91,8 @@ def spray_counts(topology, loss, packets, seed):
     first, second = (each.reshape(-1) for each in np.indices((len(up), len(up))))
     src, dst = topology.link_src[up[first]], topology.link_src[up[second]]
     ways = (src != dst) & (topology.link_dst[up[first]] == topology.link_dst[up[second]])
-    first, second, src, dst = (each[ways] for each in (first, second, src, dst))
+    first, second = first[ways], second[ways]
+    src, dst = src[ways].astype(np.int32), dst[ways].astype(np.int32)
     through = (1 - loss[up[first]]) * (1 - loss[up[second] ^ 1])
     share = np.full(len(src), 1 / topology.half)
     came = rng.binomial(np.full(len(src), packets), through)
