@@ -23,11 +23,10 @@ from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
-from scipy.sparse import coo_array
-from scipy.sparse.csgraph import connected_components
 
 from analysis.telemetry.telemetry import Connections, Flows, Probes, SegmentCounts
 from testbed.arrays import BoolArray, FloatArray, IntArray, WordArray
+from testbed.fabric.components import components
 from testbed.fabric.ecmp import Ecmp
 from testbed.fabric.pair_sets import PairSets
 from testbed.fabric.paths import Paths, PathSets
@@ -103,9 +102,7 @@ class Identifiability:
         """Return the same for undirected links (``link >> 1``): a link is observed if one of its
         directions is, and two are in the same class if any of their directions are."""
         edge = np.arange(len(self.classes)) >> 1
-        n = len(edge) // 2
-        joined = coo_array((np.ones(len(edge)), (edge, self.classes >> 1)), shape=(n, n))
-        _, part = connected_components(joined, directed=False)
+        part = components(edge, self.classes >> 1, len(edge) // 2)
         _, first, number = np.unique(part, return_index=True, return_inverse=True)
         observed = self.observed[::2] | self.observed[1::2]
         return Identifiability(observed, first[number].astype(np.int32))

@@ -8,8 +8,6 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-from scipy.sparse import coo_array
-from scipy.sparse.csgraph import connected_components
 
 from analysis.telemetry.checks import refuse_broken_paths, refuse_large_sum, refuse_more_lost
 from analysis.telemetry.counters import without_skew
@@ -24,6 +22,7 @@ from analysis.telemetry.telemetry import (
 )
 from testbed.arrays import FloatArray, IntArray, LongArray
 from testbed.fabric.clos import Fabric
+from testbed.fabric.components import components
 from testbed.fabric.pair_sets import PairSets
 from testbed.fabric.paths import Paths, PathSets, pointers
 from testbed.fabric.segments import Segments
@@ -359,11 +358,7 @@ def _subproblems(paths: Paths, n_links: int) -> IntArray:
     """Return the number of each path's sub-problem, int32[P]: paths that share a link, directly or
     through other paths, are in the same one."""
     n = len(paths)
-    size = n + n_links
-    graph = coo_array(
-        (np.ones(len(paths.links), np.int8), (paths.owner, n + paths.links)), shape=(size, size)
-    )
-    _, part = connected_components(graph, directed=False)
+    part = components(paths.owner, n + paths.links, n + n_links)
     return np.unique(part[:n], return_inverse=True)[1].astype(np.int32)
 
 

@@ -19,6 +19,7 @@ import numpy.typing as npt
 from testbed.arrays import IntArray
 from testbed.errors import UserError
 from testbed.fabric.climbs import Climbs
+from testbed.fabric.components import components
 from testbed.fabric.paths import Paths, PathSets, pointers
 
 
@@ -205,14 +206,9 @@ class Fabric:
         A pod is a connected component of the fabric without its highest tier; pods are numbered in
         the order of their first ToR. -1 marks the highest tier and switches connected to no ToR.
         """
-        from scipy.sparse import coo_array
-        from scipy.sparse.csgraph import connected_components
-
         inside = self.tier[self.link_dst] < self.tier.max()
         inside &= self.tier[self.link_src] < self.tier.max()
-        ends = self.link_src[inside], self.link_dst[inside]
-        joined = coo_array((np.ones(len(ends[0]), np.int8), ends), shape=(self.n_switches,) * 2)
-        _, label = connected_components(joined, directed=False)
+        label = components(self.link_src[inside], self.link_dst[inside], self.n_switches)
         found, first = np.unique(label[: self.n_tors], return_index=True)
         number = np.full(int(label.max()) + 1, -1, np.int32)
         number[found[np.argsort(first)]] = np.arange(len(found))

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 from scipy.sparse import coo_array, csr_array
-from scipy.sparse.csgraph import connected_components
 
 from testbed.arrays import BoolArray, FloatArray, IntArray
 from testbed.fabric.climbs import Climbs
 from testbed.fabric.clos import TopologyError
+from testbed.fabric.components import components
 from testbed.fabric.ecmp import Ecmp
 from testbed.fabric.paths import Paths, pointers
 
@@ -151,9 +151,7 @@ def _subproblems(ecmp: Ecmp, paths: Paths) -> IntArray:
     pod = fabric.pod[lower]  # a link's is that of its lower end
     first, last = pod[paths.links[paths.ptr[:-1]]], pod[paths.links[paths.ptr[1:] - 1]]
     pods = int(pod.max(initial=0)) + 1
-    joined = coo_array((np.ones(len(first), np.int8), (first, last)), shape=(pods, pods))
-    _, label = connected_components(joined, directed=False)
-    return label[first].astype(np.int32)
+    return components(first, last, pods)[first]
 
 
 def segment_share(ecmp: Ecmp, pair_share: FloatArray, found: Segments) -> FloatArray:

@@ -10,11 +10,10 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-from scipy.sparse import coo_array
-from scipy.sparse.csgraph import connected_components, dijkstra
 
 from testbed.arrays import LongArray
 from testbed.fabric.clos import Fabric
+from testbed.fabric.components import components
 from testbed.fabric.fat_tree import FatTree
 from testbed.fabric.packet_fabric import TwoSwitches
 from testbed.record.foreign import Receipt
@@ -141,9 +140,8 @@ def _tiers(table: Table, src: LongArray, dst: LongArray, names: list[str]) -> Lo
         present, value = table.has_value(f"{end}_tier"), table.values(f"{end}_tier")
         other = present & (value != tier[switch])
         table.refuse(other, f"{end} has a different tier in another row")
-    graph = coo_array((np.ones(len(src)), (src, dst)), shape=(n, n)).tocsr()
-    parts, part = connected_components(graph, directed=False)
-    if parts > 1:
+    part = components(src, dst, n)
+    if part.max(initial=0):
         apart = part[src] != part[src[0]]
         row = int(np.argmax(apart))
         raise table.fail(
@@ -157,6 +155,10 @@ def _tiers(table: Table, src: LongArray, dst: LongArray, names: list[str]) -> Lo
             "the tier 0 in src_tier and dst_tier (the other tiers may be left out)"
         )
     if (tier < 0).any():
+        from scipy.sparse import csr_array  # take long to load, and few files need them
+        from scipy.sparse.csgraph import dijkstra
+
+        graph = csr_array((np.ones(len(src)), (src, dst)), shape=(n, n))
         distance = dijkstra(
             graph, directed=False, indices=np.flatnonzero(tier == 0), unweighted=True, min_only=True
         )

@@ -19,12 +19,11 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
-from scipy.sparse import csr_array
-from scipy.sparse.csgraph import connected_components
 
 from analysis.methods.mle.likelihood import Problem
 from testbed.arrays import FloatArray, IntArray, LongArray, WordArray
 from testbed.cores import usable_cores
+from testbed.fabric.components import components
 from testbed.fabric.paths import Paths, pointers
 from testbed.kernels import Kernels
 
@@ -267,10 +266,8 @@ def _labels(rows: Rows) -> LongArray:
     """Return the component of each row, followed by that of each unit: int64[R + U]. All units on
     no row are in the last component."""
     n_rows, n_units = len(rows.lost), len(rows.arrived)
-    ptr = np.concatenate((rows.ptr, np.full(n_units, rows.ptr[-1])))
-    ones = np.ones(len(rows.units), np.int8)
-    joined = csr_array((ones, rows.units + n_rows, ptr), shape=(n_rows + n_units,) * 2)
-    label = connected_components(joined, directed=False)[1].astype(np.int64)
+    owner = np.repeat(np.arange(n_rows), np.diff(rows.ptr))
+    label = components(owner, rows.units + n_rows, n_rows + n_units).astype(np.int64)
     lone = np.flatnonzero(np.diff(rows.unit_ptr) == 0) + n_rows
     label[lone] = label.max(initial=0) + 1
     return np.unique(label, return_inverse=True)[1].reshape(-1)

@@ -18,10 +18,9 @@ typedef struct {
     const int32_t *upstream;   /* [segments] */
     const int32_t *downstream; /* [segments] */
     int64_t *wanted;           /* [segments] flows that are still asked for */
-    int64_t *dsm_load;         /* [switches] entries of each table */
-    int64_t *usm_load;         /* [switches] */
-    int64_t dsm_room;
-    int64_t usm_room;
+    int64_t *load;             /* [2, switches] entries of the DSM's and the USM's tables */
+    const int64_t *room;       /* [2] the most of each */
+    int64_t n_switches;
 } Demand;
 
 /* Return the slot of a flow at a place, or the one to put it into. */
@@ -57,23 +56,24 @@ KERNEL void admit(int64_t n, const uint64_t hi[n], const uint64_t lo[n], const i
                   int64_t n_rules, int64_t entry[n_rules], int64_t n_entries,
                   int64_t shares[n_entries], int64_t rows[2]) {
     for (int64_t i = 0; i < n; i++) {
-        int32_t s = segment[i], up = demand->upstream[s], down = demand->downstream[s];
+        int32_t s = segment[i], up = demand->upstream[s];
+        int64_t *dsm_load = demand->load + demand->downstream[s];
+        int64_t *usm_load = demand->load + demand->n_switches + up;
         outcome[i] = NOT_NEEDED;
         if (demand->wanted[s] <= 0) continue;
         int32_t *rule = slot_of(rules, hi[i], lo[i], s);
         if (*rule) continue;
         int32_t *shared = slot_of(entries, hi[i], lo[i], up);
-        if (demand->dsm_load[down] >= demand->dsm_room ||
-            (!*shared && demand->usm_load[up] >= demand->usm_room)) {
+        if (*dsm_load >= demand->room[0] || (!*shared && *usm_load >= demand->room[1])) {
             outcome[i] = REFUSED;
             continue;
         }
         if (!*shared) {
-            demand->usm_load[up]++;
+            ++*usm_load;
             shares[rows[1]] = 0;
             append(entries, shared, rows[1]++, hi[i], lo[i], up);
         }
-        demand->dsm_load[down]++;
+        ++*dsm_load;
         demand->wanted[s]--;
         entry[rows[0]] = *shared - 1;
         shares[*shared - 1]++;

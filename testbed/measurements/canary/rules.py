@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from testbed.arrays import BoolArray, IntArray, LongArray, WordArray
 from testbed.fabric.segments import Segments
-from testbed.kernels import Kernels
+from testbed.kernels import Bound, Kernels
 
 _KERNELS = Kernels.beside(__file__)
 _FEW = 64
@@ -60,7 +60,7 @@ class FlowsAt:
             "place": np.zeros(_FEW, np.int32),
             **{name: np.full(_FEW, value, np.int64) for name, value in numbers.items()},
         }
-        self._slots = np.zeros(0, np.int32)
+        self._index: Bound | None = None
 
     def __len__(self) -> int:
         return self._n
@@ -89,9 +89,9 @@ class FlowsAt:
         for column in self._columns.values():
             column[:n] = column[: self._n][kept]
         self._n = n
-        self._slots = self._slots[:0]
+        self._index = None
 
-    def reserve(self, more: int) -> _FlowsAt:
+    def reserve(self, more: int) -> Bound:
         """Make room for more flows, and return the arrays for the kernels, with their index."""
         room = len(self._columns["hi"])
         if self._n + more > room:
@@ -100,17 +100,15 @@ class FlowsAt:
                 grown = np.empty(room, column.dtype)
                 grown[: self._n] = self._columns[name][: self._n]
                 self._columns[name] = grown
-            self._slots = self._slots[:0]
+            self._index = None
         for name, value in self._first.items():
             self._columns[name][self._n : self._n + more] = value
-        again = not len(self._slots)
-        if again:
-            self._slots = np.empty(1 << (2 * room).bit_length(), np.int32)
-        hi, lo, place = (self._columns[name] for name in ("hi", "lo", "place"))
-        arrays = _FlowsAt(hi, lo, place, len(self._slots), self._slots)
-        if again:
-            _KERNELS.index_flows(flows=arrays, n=self._n)
-        return arrays
+        if self._index is None:
+            hi, lo, place = (self._columns[name] for name in ("hi", "lo", "place"))
+            slots = np.empty(1 << (2 * room).bit_length(), np.int32)
+            self._index = _KERNELS.bound("FlowsAt", _FlowsAt(hi, lo, place, len(slots), slots))
+            _KERNELS.index_flows(flows=self._index, n=self._n)
+        return self._index
 
     def extend(self, n: int) -> slice:
         """Note that a kernel has put flows behind the last, up to row n; return the new rows."""
@@ -135,10 +133,9 @@ class _Demand(NamedTuple):
     upstream: IntArray
     downstream: IntArray
     wanted: LongArray
-    dsm_load: LongArray
-    usm_load: LongArray
-    dsm_room: int
-    usm_room: int
+    load: LongArray
+    room: LongArray
+    n_switches: int
 
 
 ADMITTED, REFUSED = 1, 2
@@ -164,19 +161,21 @@ class Monitored:
         entries: Flows at upstream switches, with the handle of the USM's entry, the number of rules
             that share it, and the packets when they were last read, -1 before.
         wanted: How many flows are still asked for on each segment, int64[S].
-        dsm_load, usm_load: Entries in each switch's tables, int64[n_switches].
-        dsm_room, usm_room: The most entries of each.
+        load: Entries in each switch's tables, the DSM's and the USM's, int64[2, n_switches].
+        room: The most entries of each, int64[2].
     """
 
-    def __init__(self, segments: Segments, dsm_room: int, usm_room: int) -> None:
+    def __init__(self, segments: Segments, room: tuple[int, int]) -> None:
         self.rules = FlowsAt(handle=NONE, entry=NONE, arrived=NONE, leaving=0)
         self.entries = FlowsAt(handle=NONE, shares=0, packets=NONE)
         self.wanted = np.zeros(len(segments), np.int64)
         ends = segments.upstream, segments.downstream
-        self._ends = [np.ascontiguousarray(each, np.int32) for each in ends]
         n = int(max(each.max(initial=-1) for each in ends)) + 1
-        self.dsm_load, self.usm_load = np.zeros((2, n), np.int64)
-        self.dsm_room, self.usm_room = dsm_room, usm_room
+        upstream, downstream = (np.ascontiguousarray(each, np.int32) for each in ends)
+        self._ends = upstream, downstream
+        self.load, self.room = np.zeros((2, n), np.int64), np.array(room)
+        demand = _Demand(*self._ends, self.wanted, self.load, self.room, n)
+        self._demand = _KERNELS.bound("Demand", demand)
 
     def admit(self, flows: Flows, segment: IntArray) -> Admission:
         """Make rules of those reported flows, in their order, that are asked for and fit; the
@@ -184,15 +183,12 @@ class Monitored:
         n = len(flows)
         rules, entries = self.rules.reserve(n), self.entries.reserve(n)
         outcome, rows = np.zeros(n, np.int8), np.array([len(self.rules), len(self.entries)])
-        upstream, downstream = self._ends
-        loads, rooms = (self.dsm_load, self.usm_load), (self.dsm_room, self.usm_room)
-        demand = _Demand(upstream, downstream, self.wanted, *loads, *rooms)
         _KERNELS.admit(
             hi=np.ascontiguousarray(flows.hi),
             lo=np.ascontiguousarray(flows.lo),
             segment=np.ascontiguousarray(segment),
             outcome=outcome,
-            demand=demand,
+            demand=self._demand,
             rules=rules,
             entries=entries,
             entry=self.rules.whole("entry"),
@@ -216,11 +212,11 @@ class Monitored:
         row = np.append(np.cumsum(~unused) - 1, NONE)
         entry = self.rules["entry"]
         entry[:] = row[entry]
-        np.subtract.at(self.usm_load, self.entries.place[unused], 1)
+        np.subtract.at(self.load[1], self.entries.place[unused], 1)
         self.entries.keep(~unused)
 
     def drop_leaving(self) -> None:
         """Drop the rules that are leaving."""
         leaving = self.rules["leaving"] > 0
-        np.subtract.at(self.dsm_load, self._ends[1][self.rules.place[leaving]], 1)
+        np.subtract.at(self.load[0], self._ends[1][self.rules.place[leaving]], 1)
         self.rules.keep(~leaving)

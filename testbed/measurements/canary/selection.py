@@ -105,6 +105,8 @@ class _Reports:
 class FlowSelector:
     """Maintains the HH, DSM and USM tables of all monitor switches, in parallel.
 
+    ``room`` is the most entries of a DSM's table and of a USM's.
+
     Attributes:
         monitored: The rules.
         installed, removed: Rules installed and removed so far, counted as flows.
@@ -117,10 +119,11 @@ class FlowSelector:
         decoder: SegmentDecoder,
         controls: dict[int, SwitchControl],
         parameters: SelectionParameters,
+        room: tuple[int, int] = (DSM.capacity, USM.capacity),
     ) -> None:
         self.segments, self.decoder = segments, decoder
         self.controls, self.parameters = controls, parameters
-        self.monitored = Monitored(segments, DSM.capacity, USM.capacity)
+        self.monitored = Monitored(segments, room)
         self.installed = self.removed = 0
         self.exchanged = Exchanged()
         self._requests = entries_on(

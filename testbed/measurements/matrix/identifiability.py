@@ -5,10 +5,9 @@ from __future__ import annotations
 
 import numpy as np
 import numpy.typing as npt
-from scipy.sparse import coo_array
-from scipy.sparse.csgraph import connected_components
 
 from testbed.errors import UserError
+from testbed.fabric.components import components
 from testbed.fabric.paths import Paths
 
 _MAX_COUNTED = 5_000_000
@@ -34,9 +33,7 @@ def identifies(paths: Paths, n_edges: int, beta: int) -> bool:
     parts with the same pattern of links and paths are checked once.
     """
     edge = paths.links >> 1
-    n = len(paths) + n_edges
-    graph = coo_array((np.ones(len(edge)), (paths.owner, len(paths) + edge)), (n, n))
-    _, label = connected_components(graph, directed=False)
+    label = components(paths.owner, len(paths) + edge, len(paths) + n_edges)
     by_part = np.argsort(label[paths.owner], kind="stable")
     begin = np.concatenate(([0], np.flatnonzero(np.diff(label[paths.owner][by_part])) + 1))
     known: set[bytes] = set()

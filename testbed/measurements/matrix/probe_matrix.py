@@ -23,11 +23,10 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from scipy.sparse import coo_array
-from scipy.sparse.csgraph import connected_components
 
 from testbed.arrays import IntArray, LongArray
 from testbed.fabric.clos import Fabric
+from testbed.fabric.components import components
 from testbed.fabric.paths import Paths
 from testbed.measurements.matrix.candidates import MeetingClimbs
 from testbed.measurements.matrix.greedy_selection import Choice, select
@@ -245,13 +244,12 @@ def decompose(climbs: MeetingClimbs, *, apart: bool = True) -> list[Part]:
         empty = climbs.length[this] == 0  # of a ToR where others' paths turn
         lowest[this[empty]] = lowest[other[empty]]
     on, nth = np.nonzero((climbs.edges >= 0) & used[:, None])
-    ends = (
+    n_edges = int(climbs.edges.max()) + 1
+    label = components(
         np.concatenate((lowest[on], lowest[first])),
         np.concatenate((climbs.edges[on, nth], lowest[second])),
+        n_edges,
     )
-    n_edges = int(climbs.edges.max()) + 1
-    joined = coo_array((np.ones(len(ends[0]), np.int8), ends), shape=(n_edges, n_edges))
-    _, label = connected_components(joined, directed=False)
     number = np.full(n_edges, -1, np.int32)
     covered = np.unique(climbs.edges[on, nth])
     _, number[covered] = np.unique(label[covered], return_inverse=True)

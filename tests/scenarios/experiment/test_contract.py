@@ -23,7 +23,7 @@ from scenarios.command.show import make_page
 from scenarios.experiment.request import load_scenario
 from scenarios.experiment.run import run_experiment
 from scenarios.experiment.settings import Settings, described
-from testbed.dataplane import BUCKETS, DSM, ROWS, USM
+from testbed.dataplane import BUCKETS, ROWS, USM
 from testbed.measurements.canary import selection
 from testbed.measurements.canary.selection import FlowSelector
 from testbed.measurements.flows.measurement import FLOW_RECORDS
@@ -151,8 +151,7 @@ def test_what_meters_used_is_counted(starved: Path) -> None:
 def test_flows_that_a_full_table_turned_away_are_recorded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    room = {DSM.rules: 20, USM.rules: 20}
-    monkeypatch.setattr(selection, "FlowSelector", partial(FlowSelector, room=room))
+    monkeypatch.setattr(selection, "FlowSelector", partial(FlowSelector, room=(20, 20)))
     summary = run(replace(SMALL, epochs=2), tmp_path / "run", "canary")
     network = RunDirectory(tmp_path / "run").network
     rules = use_of(summary, "segments")["budgets"]["rules"]

@@ -279,7 +279,7 @@ def test_rules_stay_while_a_flow_sends_and_nothing_of_it_arrives() -> None:
 def test_a_shared_entry_takes_the_room_of_one() -> None:
     world = World(delta=5)
     old, new = two_segments_of_one_upstream(world)
-    world.selector.monitored.dsm_room, world.selector.monitored.usm_room = 2, 1
+    world.selector.monitored.room[:] = 2, 1
     world.plan([old, new])
     world.report(old, 1)
     world.report(new, 1)
@@ -290,7 +290,7 @@ def test_a_shared_entry_takes_the_room_of_one() -> None:
 
 def test_a_full_table_refuses_and_says_so() -> None:
     world = World(delta=5)
-    world.selector.monitored.dsm_room = 2
+    world.selector.monitored.room[0] = 2
     world.plan([3])
     for flow in range(4):
         world.report(3, flow)
@@ -303,7 +303,7 @@ def test_each_table_has_room_of_its_own() -> None:
     """A switch that is the upstream of one segment and the downstream of another has entries of
     the first in its USM's table and of the second in its DSM's."""
     world = World(delta=5)
-    world.selector.monitored.dsm_room = world.selector.monitored.usm_room = 1
+    world.selector.monitored.room[:] = 1
     up, down = 0, int(np.flatnonzero(world.segments.downstream == world.segments.upstream[0])[0])
     world.plan([up, down])
     world.report(up, 1)
@@ -347,8 +347,7 @@ def test_flow_ids_survive_the_split_into_two_words(flow: int) -> None:
 def test_what_is_selected_does_not_depend_on_how_many_come_at_once() -> None:
     """A model of the rules in plain Python, over many epochs with tables that are often full."""
     rng, world = np.random.default_rng(5), World(delta=6, beta=8)
-    monitored = world.selector.monitored
-    monitored.dsm_room, monitored.usm_room = 9, 11
+    world.selector.monitored.room[:] = 9, 11
     ends = list(zip(world.segments.upstream, world.segments.downstream, strict=True))
     there: dict[tuple[int, int], None] = {}
     refused: set[tuple[int, int]] = set()
