@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Connected components of a graph.
 
-SciPy's function for them takes a twentieth of a small run to import.
+SciPy's function for them imports its linear algebra, which no run of a usual size needs.
 """
 
 from __future__ import annotations

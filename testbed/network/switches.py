@@ -34,6 +34,16 @@ if TYPE_CHECKING:
 Backend = Literal["bmv2", "softswitch"]
 
 BMV2 = ["simple_switch_grpc", "-L", "warn", "--log-console"]
+
+
+@cache
+def _tells_events() -> bool:
+    """Return True if this BMv2 was built with nanomsg: each switch then needs an address of its own
+    for events."""
+    command = [BMV2[0], "--help"]
+    printed = subprocess.run(command, capture_output=True, text=True, check=False).stdout
+    return "--notifications-addr" in printed
+
 SOFT_SWITCHES = "canary_softswitch.process.many"
 _ORDER = "order"  # the file with the switches' names, in the order of their device IDs
 TOGETHER = "switches"  # the process of all soft switches
@@ -290,7 +300,8 @@ class Switches:
     def _bmv2(self, switch: int) -> list[str]:
         """Return the command line of a BMv2 switch, which runs in the node's namespace."""
         name = self._names[switch]
-        events = ["--notifications-addr", f"ipc://{self._sockets / name}.events"]
+        address = f"ipc://{self._sockets / name}.events"
+        events = ["--notifications-addr", address] if _tells_events() else []
         return [
             "mnexec",
             "-a",
