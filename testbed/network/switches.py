@@ -10,12 +10,14 @@ from __future__ import annotations
 
 import json
 import socket
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Literal
 
@@ -34,6 +36,14 @@ if TYPE_CHECKING:
 Backend = Literal["bmv2", "softswitch"]
 
 BMV2 = ["simple_switch_grpc", "-L", "warn", "--log-console"]
+SOFT_SWITCHES = "canary_softswitch.process.many"
+_ORDER = "order"  # the file with the switches' names, in the order of their device IDs
+TOGETHER = "switches"  # the process of all soft switches
+QUEUE_PACKETS = 1000  # BMv2's 64 are fewer than one burst of a few hosts
+RESTARTING = "it restarts"
+STOPPED = "it was stopped"
+FOREIGN_ID = 1  # the lowest election ID: a controller with a lower one than before is no primary
+START_S = 60  # on a machine of the usual speed
 
 
 @cache
@@ -43,15 +53,6 @@ def _tells_events() -> bool:
     command = [BMV2[0], "--help"]
     printed = subprocess.run(command, capture_output=True, text=True, check=False).stdout
     return "--notifications-addr" in printed
-
-SOFT_SWITCHES = "canary_softswitch.process.many"
-_ORDER = "order"  # the file with the switches' names, in the order of their device IDs
-TOGETHER = "switches"  # the process of all soft switches
-QUEUE_PACKETS = 1000  # BMv2's 64 are fewer than one burst of a few hosts
-RESTARTING = "it restarts"
-STOPPED = "it was stopped"
-FOREIGN_ID = 1  # the lowest election ID: a controller with a lower one than before is no primary
-START_S = 60  # on a machine of the usual speed
 
 
 @dataclass(frozen=True)
