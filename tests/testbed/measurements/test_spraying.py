@@ -174,5 +174,5 @@ def test_a_program_that_sprays_is_for_runs_that_do() -> None:
 
 
 def test_without_packets_nothing_is_sprayed() -> None:
-    with pytest.raises(UserError, match="ROUTING=spray needs packets: use another BACKEND"):
+    with pytest.raises(UserError, match="ROUTING=spray needs packets: leave it out"):
         run(methods="flock", backend="flow", routing="spray")
