@@ -230,7 +230,6 @@ def test_links_of_hosts_are_broken_by_entries_of_their_tor(tmp_path: Path) -> No
     ("given", "hosts", "message"),
     [
         ({"backend": "flow"}, "", "BACKEND=flow has no switches for a lab"),
-        ({"topology": "leaf-spine:9:4:irregular=5pct"}, "", "needs BACKEND=flow"),
         ({"load": 0.1}, "", "LOAD has no effect on a lab"),
         ({"faults": "tor0_0->agg0_9:0.1"}, "", "agg0_9"),
         ({}, "192.0.2.1", "two different addresses"),

@@ -50,9 +50,11 @@ def test_a_run_with_packets_tells_its_events_in_order(tmp_path: Path) -> None:
         "network_ended",
     ]
     noted = dict(seen.noted)
-    title, fabric, monitor, plan, n_epochs = noted["planned"]
-    assert title == f"faulty_links: {fabric.title} on virtual, seed {SMALL.seed}"
-    assert n_epochs == 3 and len(plan.links) and len(monitor) == fabric.n_switches
+    (layout,) = noted["planned"]
+    fabric = layout.fabric
+    assert layout.title == f"faulty_links: {fabric.title} on virtual, seed {SMALL.seed}"
+    assert layout.epochs.number == 3 and len(layout.plan.links)
+    assert len(layout.monitor) == fabric.n_switches
     assert noted["network_up"][0].topology is fabric, "the fabric is built once"
     epochs = [arguments[0].number for what, arguments in seen.noted if what == "epoch_ended"]
     assert epochs == [0, 1, 2]
@@ -75,7 +77,7 @@ def test_several_observers_hear_each_event_in_their_order() -> None:
     every = Observers(first, second)
     sent = {
         "estimated": ("expected",),
-        "planned": ("title", "fabric", "monitor", "plan", 10),
+        "planned": ("layout",),
         "progressed": ("what", 0.5),
         "network_up": ("emulation",),
         "epoch_ended": ("epoch",),

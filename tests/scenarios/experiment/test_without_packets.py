@@ -265,7 +265,6 @@ def test_a_scheduled_fault_loses_in_its_epochs(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("changes", "why"),
     [
-        ({"topology": "leaf-spine:9:4:irregular=5pct"}, "irregular=5pct needs BACKEND=flow"),
         ({"telemetry": "INT"}, "TELEMETRY=INT needs BACKEND=flow"),
         ({"backend": "flow", "telemetry": "A3"}, "TELEMETRY=A3 is unknown"),
         ({"backend": "flow", "telemetry": "A1+A1"}, "is unknown"),

@@ -303,8 +303,8 @@ def test_what_becomes_of_a_capture_is_said_once(
     assert [record.levelname for record in messages] == ["WARNING"]
     assert "long.pcap is longer than the run of 0.2 s: 100 of 200 frames" in caplog.text
     with pytest.raises(ValueError, match="no capture .*absent.pcap: check TRAFFIC"):
-        settings = replace(TINY, traffic="absent.pcap")
-        compare("faulty_links", settings, [1], METHODS[:1], tmp_path / "none", quiet)
+        absent = replace(TINY, traffic="absent.pcap")
+        compare("faulty_links", absent, [1], METHODS[:1], tmp_path / "none", quiet)
     assert not (tmp_path / "none").exists()
     with pytest.raises(ValueError, match="is a capture, and BACKEND=flow sends no packets"):
         settings = replace(settings, backend="flow")

@@ -12,6 +12,7 @@ from scenarios.experiment.settings import Settings, make_settings
 from scenarios.experiment.without_packets import simulate
 from testbed.fabric.fat_tree import FatTree
 from testbed.faults.plan import FaultError, FaultPlan, noise_range, noise_rates
+from testbed.network.clock import VirtualClock
 
 
 class Recorder:
@@ -35,7 +36,7 @@ def on_packets(settings: Settings) -> np.ndarray:
     topology = FatTree(settings.k)
     switches = [Recorder() for _ in range(topology.n_switches)]
     network = type("Network", (), {"topology": topology})()
-    backend = Backend(network, switches, 0, 0)  # type: ignore[arg-type]
+    backend = Backend(network, switches, VirtualClock(), 0, 0)  # type: ignore[arg-type]
     noise = noise_rates(settings.noise, topology.n_links, settings.seed)
     make_injector("p4", backend, FaultPlan(), noise).start()
     loss = np.zeros(topology.n_links)
