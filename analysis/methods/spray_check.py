@@ -182,10 +182,7 @@ class Ways:
 
 def _middle(values: FloatArray) -> FloatArray:
     """Return the median of each row without its nan, float64[rows]; 0 where all are nan."""
-    ordered, n = np.sort(values, axis=1), (~np.isnan(values)).sum(axis=1)
-    rows = np.arange(len(values))
-    low, high = ordered[rows, np.maximum(n - 1, 0) // 2], ordered[rows, n // 2 % values.shape[1]]
-    return np.nan_to_num((low + high) / 2)
+    return np.ma.median(np.ma.masked_invalid(values), axis=1).filled(0.0)
 
 
 def _sums(ways: Ways, values: npt.NDArray[Any], n_links: int) -> FloatArray:
@@ -193,5 +190,5 @@ def _sums(ways: Ways, values: npt.NDArray[Any], n_links: int) -> FloatArray:
     weights = np.nan_to_num(values.astype(np.float64)).reshape(-1)
     found = np.zeros(n_links)
     for end in (ways.up, ways.down):
-        np.add.at(found, end.reshape(-1), weights)
+        found += np.bincount(end.reshape(-1), weights, n_links)
     return found

@@ -46,7 +46,7 @@ def canary_memory() -> float:
 
 
 def print_data_planes(console: Console) -> None:
-    """Print both tables."""
+    """Print what each data plane costs and finds, and the memory that its sketch needs."""
     head = (
         "| K | data plane | method | memory a switch | collected | rules | F1 | wrong | decoded |"
     )

@@ -50,7 +50,7 @@ def scored(folder: Path, **settings: Any) -> dict[str, tuple[float, int, int]]:
 
 
 def print_spraying(console: Console) -> None:
-    """Print both tables."""
+    """Print F1 with flows hashed and sprayed, and the seeds in which training shows the link."""
     for topology, seeds in SEEDS.items():
         console.print(f"\n{topology}, seeds 1 to {seeds}: F1 (wrong links a run)\n")
         _print_routings(console, topology, seeds)
