@@ -89,13 +89,13 @@ def test_what_is_said_of_the_fabric_and_of_long_runs() -> None:
 def test_figures_stand_in_their_places_alone() -> None:
     """Elsewhere a document has no F1, and no seconds or bytes that somebody measured."""
     measured = re.compile(r"F1 (?:is|of|was) [\d.]+|\d[\d.,]* (?:GB|MB|minutes|s of processor)")
-    rough = {"9 minutes", "0.5 GB"}  # the test suite "on 2 cores"; what the set-up takes
+    rough = re.compile(r"some \d+ minutes on 2 cores|0\.5 GB")  # the tests; what the set-up takes
     for file in DOCUMENTS:
         text = (ROOT / file).read_text()
         for place in reversed(places(file)):
             text = text[: place.start] + text[place.start + len(place.shown) :]
         text = re.sub(r"```py\n.*?```", "", text, flags=re.DOTALL)
-        assert set(measured.findall(text)) <= rough
+        assert not measured.findall(rough.sub("", text)), file
 
 
 def test_every_command_can_be_copied() -> None:
