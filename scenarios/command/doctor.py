@@ -165,6 +165,8 @@ _CHECKS = (_machine, _packets, _real_packets, _bmv2, _kernel, _backends)
 
 def _no_veth() -> str:
     """Return why the kernel cannot make veth interfaces, or "" if it can."""
+    if IP.lacking:
+        return IP.lacking
     complaint = in_new_namespace(["ip", "link", "add", "veth0", "type", "veth", "peer", "veth1"])
     return f"the kernel has no veth ({complaint}): modprobe veth" if complaint else ""
 

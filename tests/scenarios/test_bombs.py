@@ -109,18 +109,18 @@ def dictionary_bomb(path: Path) -> None:
 
 
 def row_bomb(path: Path) -> None:
-    """Five GB of equal numbers in two MB."""
+    """A GB and a half of equal numbers in one MB."""
     numbers = pa.table({"link": np.zeros(20_000_000, np.int64)})
     with pq.ParquetWriter(path, numbers.schema, compression="zstd") as writer:
-        for _ in range(30):
+        for _ in range(10):
             writer.write_table(numbers, row_group_size=20_000_000)
 
 
 def block_bomb(path: Path) -> None:
-    """A GB and a half of zeros in 40 kB."""
+    """600 MB of zeros in 20 kB."""
     zeros = pa.table({"src": pa.array([bytes(300 << 20)], pa.binary())})
     with pq.ParquetWriter(path, zeros.schema, compression="zstd", use_dictionary=False) as writer:
-        for _ in range(5):
+        for _ in range(2):
             writer.write_table(zeros)
 
 
@@ -168,9 +168,7 @@ def test_what_people_have_is_read(tmp_path: Path) -> None:
 
 def test_a_gzip_bomb_of_observations(tmp_path: Path) -> None:
     path = tmp_path / "observations.csv.gz"
-    with gzip.open(path, "wb", compresslevel=9) as file:
-        for _ in range(1024):
-            file.write(b"\n" * (1 << 20))
+    path.write_bytes(gzip.compress(b"\n" * (1 << 20)) * 1024)
     write_fabric(tmp_path / "fabric.csv", FatTree(4))
     numbered = read_fabric(tmp_path / "fabric.csv")
     assert "when it is unpacked" in measured(lambda: read_observations(path, numbered))
@@ -180,8 +178,7 @@ def test_a_gzip_bomb_of_packets(tmp_path: Path) -> None:
     path = tmp_path / "packets.pcap.gz"
     with gzip.open(path, "wb", compresslevel=9) as file:
         file.write(bytes.fromhex("d4c3b2a1020004000000000000000000ffff000001000000"))
-        for _ in range(64):
-            file.write(bytes(1 << 20))
+        file.write(bytes(16 << 20))
     assert measured(lambda: read_capture(path, 1.0)) != "read"
 
 
@@ -214,8 +211,11 @@ YAML_READERS: dict[str, Callable[[Path], object]] = {
 }
 
 
-@pytest.mark.parametrize("bomb", YAML)
-@pytest.mark.parametrize("reader", YAML_READERS)
+@pytest.mark.parametrize(
+    ("bomb", "reader"),
+    # To parse many spans takes seconds, whatever they are for: only a fault has some.
+    [(b, reader) for b in YAML for reader in YAML_READERS if b != "spans" or reader == "FAULTS"],
+)
 def test_yaml(tmp_path: Path, bomb: str, reader: str) -> None:
     path = tmp_path / "bomb.yaml"
     path.write_text(YAML[bomb])
@@ -321,7 +321,7 @@ IMPORTED: dict[str, Callable[[], str]] = {
     "deep": lambda: "[" * 1_000_000,
     "deep objects": lambda: '{"a":' * 1_000_000,
     "aliases": lambda: re.sub("([&*])a", r"\1", layers("[x]", lambda inner: f"[{inner}]")),
-    "empty lines": lambda: "\n" * (4 << 20),
+    "empty lines": lambda: "\n" * (1 << 20),
     "dashes": lambda: "-" * (3 << 20),
     "names": lambda: "a-b " * (1 << 19),
     "brackets": lambda: "[" * (3 << 20),

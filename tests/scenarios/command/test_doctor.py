@@ -48,6 +48,7 @@ def test_what_is_missing_is_said_as_a_run_says_it(monkeypatch: pytest.MonkeyPatc
     for name in (*expected, "ping", "iproute2", "BMv2", "p4c"):
         assert found[name].state == "missing" and found[name].without
         assert "install" in found[name].says or "provision.sh" in found[name].says
+    assert "modprobe" not in found["veth"].says  # nothing could ask the kernel
     assert found["BACKEND"].says == "none"  # the flow network has kernels, too
 
 
