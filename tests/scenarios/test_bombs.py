@@ -343,7 +343,7 @@ IMPORTED: dict[str, Callable[[], str]] = {
         {
             "directed": True,
             "nodes": [],
-            "links": [{"source": f"b{i}", "target": f"a{i}"} for i in range(50_000)],
+            "links": [{"source": f"b{i}", "target": f"a{i}"} for i in range(20_000)],
         }
     ),
 }
