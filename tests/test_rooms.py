@@ -22,7 +22,13 @@ ROOMS = ("testbed", "analysis", "scenarios")
 SOFT_SWITCH = ROOT / "testbed" / "softswitch"  # a distribution of its own
 PACKAGES = [*(ROOT / room for room in ROOMS), SOFT_SWITCH / "canary_softswitch"]
 
-EVERYWHERE = {"testbed.errors", "testbed.arrays", "testbed.cores", "testbed.rootless"}
+EVERYWHERE = {
+    "testbed.errors",
+    "testbed.arrays",
+    "testbed.cores",
+    "testbed.rootless",
+    "testbed.signals",
+}
 SOFT = {"canary_softswitch"}
 KERNELS = {"testbed.kernels"}
 READ = KERNELS | {"testbed.fabric", "testbed.record", "testbed.measurements"}
@@ -37,6 +43,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "testbed.arrays": set(),
     "testbed.cores": set(),
     "testbed.rootless": set(),
+    "testbed.signals": set(),
     "testbed.user_files": set(),
     "testbed.kernels": SOFT,
     "testbed.fabric": KERNELS,

@@ -32,7 +32,6 @@ from scenarios.experiment.inputs import Layout, inputs_of
 from scenarios.experiment.loop import emulate
 from scenarios.experiment.observer import Observer, Observers, Progress
 from scenarios.experiment.without_packets import simulate
-from scenarios.process.signals import signals_blocked
 from testbed.dataplane import source_digests
 from testbed.errors import UserError
 from testbed.fabric.names import command, some_of
@@ -47,6 +46,7 @@ from testbed.record.files import free_buffers
 from testbed.record.run import RunDirectory, RunWriter, segment_columns
 from testbed.record.run_tables import registers
 from testbed.record.truth import failed_devices, links_with_matches
+from testbed.signals import signals_blocked
 from testbed.traffic.demand import make_traffic, traffic_file
 from testbed.traffic.summary import describe
 

@@ -34,11 +34,12 @@ from uuid import uuid4
 
 from scenarios.experiment.errors import message_of
 from scenarios.experiment.observer import Progress
-from scenarios.process.signals import SIGNALS, raise_on_signals, signals_blocked
+from scenarios.process.signals import raise_on_signals
 from testbed.errors import UserError
 from testbed.record.atomic import FolderError, at_work, atomic_write, held, need_no_links
 from testbed.record.outputs import need_folder
 from testbed.record.run import RunError
+from testbed.signals import SIGNALS, signals_blocked
 
 if TYPE_CHECKING:
     from analysis.methods.partitions import Parts

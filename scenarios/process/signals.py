@@ -12,12 +12,11 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
-SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+from testbed.signals import SIGNALS
 
 
 class Stopped(KeyboardInterrupt):
@@ -66,27 +65,6 @@ def raise_on_signals() -> None:
 
     sys.unraisablehook = dropped
     _have(stop)
-
-
-@contextmanager
-def signals_blocked() -> Iterator[None]:
-    """Return a context manager that delays signals until the end of its block, for work that must
-    not stop halfway."""
-    if threading.current_thread() is not threading.main_thread():  # it alone receives signals
-        yield
-        return
-    came: list[int] = []
-    before = {kind: signal.getsignal(kind) for kind in SIGNALS}
-    handled = [kind for kind in SIGNALS if before[kind] not in (None, signal.SIG_IGN)]
-    for kind in handled:
-        signal.signal(kind, lambda number, _: came.append(number))
-    try:
-        yield
-    finally:
-        for kind in handled:
-            signal.signal(kind, before[kind])
-        if came:
-            signal.raise_signal(came[0])
 
 
 def exit_code(number: int) -> int:

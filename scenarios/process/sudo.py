@@ -14,8 +14,8 @@ import signal
 import sys
 from pathlib import Path
 
-from scenarios.process.signals import SIGNALS
 from testbed.errors import UserError
+from testbed.signals import SIGNALS
 
 _OF_SUDO = ("SUDO_UID", "SUDO_GID", "SUDO_USER", "SUDO_COMMAND", "SUDO_HOME", "XDG_RUNTIME_DIR")
 

@@ -16,6 +16,7 @@ from testbed.record.atomic import atomic_write
 from testbed.record.bounded import read_json_text
 from testbed.record.documents import DOCUMENTS
 from testbed.record.messages import shown
+from testbed.signals import signals_blocked
 
 
 class DocumentError(UserError):
@@ -24,7 +25,9 @@ class DocumentError(UserError):
 
 @cache
 def _adapter(name: str) -> TypeAdapter[dict[str, Any]]:
-    return TypeAdapter(DOCUMENTS[name])
+    # Pydantic drops an exception of a signal's handler here, and takes a pattern for another one.
+    with signals_blocked():
+        return TypeAdapter(DOCUMENTS[name])
 
 
 def read_document(path: Path) -> dict[str, Any]:

@@ -21,6 +21,7 @@ from scenarios.experiment.run import new_run, run_experiment
 from scenarios.experiment.settings import make_settings
 from scenarios.process import signals as stopping
 from testbed.record.run import RunDirectory
+from testbed.signals import SIGNALS
 from tests.conftest import without_progress
 from tests.patience import PATIENCE_S
 
@@ -95,7 +96,7 @@ def test_an_interrupt_at_any_moment_is_one_line(command: Path, tmp_path: Path) -
 
 @pytest.mark.nightly
 @pytest.mark.usefixtures("hangup_is_heard")
-@pytest.mark.parametrize("kind", stopping.SIGNALS)
+@pytest.mark.parametrize("kind", SIGNALS)
 def test_signals_at_thirty_moments(
     command: Path, tmp_path: Path, kind: signal.Signals, capsys: pytest.CaptureFixture[str]
 ) -> None:

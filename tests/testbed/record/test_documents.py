@@ -4,12 +4,15 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import signal
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from testbed.record import json_files
 from testbed.record.run import RunDirectory, RunError, RunWriter
 
 MISSING = object()
@@ -97,3 +100,19 @@ def test_what_is_not_as_declared_is_not_written(tmp_path: Path) -> None:
         writer.json("network.json", {"epochs": 1})
     assert not (writer.partial / "network.json").exists()
     writer.abandon()
+
+
+def test_an_interrupt_waits_until_a_declaration_is_compiled(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Pydantic took a pattern for another one: "should match '<unprintable str object>'"."""
+    compiled = []
+
+    def compile_it(document: object) -> None:
+        os.kill(os.getpid(), signal.SIGINT)
+        compiled.append(document)
+
+    monkeypatch.setattr(json_files, "TypeAdapter", compile_it)
+    with pytest.raises(KeyboardInterrupt):
+        json_files._adapter.__wrapped__("config.json")
+    assert len(compiled) == 1
