@@ -30,7 +30,7 @@ from testbed.record.run import RunDirectory, RunError
 from testbed.record.schema import TableError
 
 SECONDS = 10
-NIGHTLY = pytest.param(range(80, 5000), marks=pytest.mark.nightly)
+NIGHTLY = pytest.param(range(40, 5000), marks=pytest.mark.nightly)
 
 VALUES: list[Any] = [
     None, True, -1, 0, 1, 2, 3, 10**9, 2**31, 2**63, 10**400, 0.5, 1e9, -1e308, "", "two",
@@ -233,7 +233,7 @@ def runs(run_path: Path, tmp_path_factory: pytest.TempPathFactory) -> list[tuple
     return [(run_path, a), (a, b), (b, ls), (ls, a), (a, run_path)]
 
 
-@pytest.mark.parametrize("numbers", [range(80), NIGHTLY])
+@pytest.mark.parametrize("numbers", [range(40), NIGHTLY])
 def test_a_damaged_run_is_refused_in_one_line(
     runs: list[tuple[Path, Path]],
     tmp_path: Path,
