@@ -4,6 +4,9 @@
 The agenda of a run says what is due at which time. The network runs until the next entry is due: a
 switch changes its epoch, a fault begins or ends, the controller and the measurements do their
 periodic work, or an epoch has drained and what it measured is read.
+
+A batch run has one `Session` for all its epochs. A network at the prompt rests between epochs, and
+has one for each: it is resumed, runs and ends as the others.
 """
 
 from __future__ import annotations
@@ -43,12 +46,23 @@ def run(
 
 
 class Session:
-    """A run with packets that goes on epoch by epoch; see `run` for the arguments."""
+    """Epochs of a network of packets, one after another.
 
-    def __init__(self, emulation: Emulation, writer: Recorder, observer: Observer) -> None:
+    Args:
+        emulation: The network.
+        writer, observer: See `run`.
+        first: The number of the first epoch, from 0. If it is not the first of the network, hosts
+            are idle.
+    """
+
+    def __init__(
+        self, emulation: Emulation, writer: Recorder, observer: Observer, first: int = 0
+    ) -> None:
         self._emulation, self._writer, self._observer = emulation, writer, observer
-        # In real time a run may be interrupted.
-        self._history = History(every_epoch=emulation.inputs.network.real_time)
+        if emulation.run.idle:
+            self._history = History(first=first, before=Before.now(emulation))
+        else:  # in real time a run may be interrupted
+            self._history = History(every_epoch=emulation.inputs.network.real_time)
         self._by_epoch = emulation.inputs.by_epoch
         self._before: Before | None = None
         self._clock = emulation.backend.clock
@@ -70,9 +84,24 @@ class Session:
             tcp.start()
         if self._by_epoch:
             self._before = Before.now(emulation)
+        self._begin(agenda)
+
+    def resume(self) -> None:
+        """Let idle hosts send the packets of a run again, on a network that is up and measured."""
+        emulation, network, first = self._emulation, self._emulation.network, self._history.first
+        emulation.events.forget_switched_off()
+        for each in emulation.measured.values():
+            each.forget(first)
+        start_ns = network.now_ns + _SOON_NS
+        for each in emulation.sending:
+            network.feed(each.number, each.frames.later(start_ns))
+        self._begin(make_agenda(emulation, self._drained, first, start_ns))
+
+    def _begin(self, agenda: Agenda) -> None:
+        """Start the clock, and carry out an agenda from now on."""
         self._clock.start()
         self._steps = steps(
-            emulation.network,
+            self._emulation.network,
             agenda,
             self._history.reached,
             lambda share: self._observer.progressed("emulation", share),
@@ -150,13 +179,21 @@ Agenda = list[tuple[int, int, Callable[[], None]]]
 """In ascending order of time: a time in ns, by how many ns the action that is due then may be late
 in real time, and the action."""
 
+_SOON_NS = 50_000_000  # within which the packets of a run are fed to hosts
 _LATE = 6  # a part of an epoch; the controller is too late with a third (`recording`)
 _FLIP_LATE = 4  # a part of the drain time, which begins with the last change of epoch
 
 
-def make_agenda(emulation: Emulation, drained: Callable[[int], None]) -> Agenda:
-    """Return everything that is due in a run; ``drained`` is called with the number of each epoch
-    whose packets have drained."""
+def make_agenda(
+    emulation: Emulation, drained: Callable[[int], None], first: int = 0, start_ns: int = 0
+) -> Agenda:
+    """Return everything that is due in a run.
+
+    Args:
+        drained: Called with the number of each epoch whose packets have drained.
+        first: The number of its first epoch.
+        start_ns: When that begins, in ns of the network's clock.
+    """
     inputs, injector = emulation.inputs, emulation.injector
     period, tick_ns = inputs.epochs.length_ns, inputs.epochs.length_ns // TICKS
     usual, of_flip = period // _LATE, emulation.backend.drain_ns // _FLIP_LATE
@@ -169,23 +206,26 @@ def make_agenda(emulation: Emulation, drained: Callable[[int], None]) -> Agenda:
         agenda.append((event.time_ns, usual, lambda e=event: emulation.events.carry_out(e)))
     ticks = range(tick_ns, end + 6 * tick_ns, tick_ns)
     for at in ticks:
-        agenda.append((at, usual, lambda at=at: _tick(emulation, at, at == ticks[-1])))
-    for epoch in range(inputs.epochs.number):
+        agenda.append((at, usual, lambda at=at: _tick(emulation, at + start_ns, at == ticks[-1])))
+    for nth in range(inputs.epochs.number):
         for each in emulation.measured.values():
-            agenda += [(at, of_flip, action) for at, action in each.changes(epoch)]
-        at = (epoch + 1) * period + emulation.backend.drain_ns
-        agenda.append((at, usual, lambda e=epoch: drained(e)))
+            changes = each.changes(first + nth)
+            agenda += [(at - first * period, of_flip, action) for at, action in changes]
+        at = (nth + 1) * period + emulation.backend.drain_ns
+        agenda.append((at, usual, lambda e=first + nth: drained(e)))
     agenda.sort(key=lambda item: item[0])
-    return agenda
+    return [(at + start_ns, late, action) for at, late, action in agenda]
 
 
 def _tick(emulation: Emulation, now_ns: int, last: bool) -> None:
-    """Do the periodic work: the controller restores switches that restarted, and each measurement
-    does its own, such as installing rules or tracing connections."""
+    """Do the periodic work: the controller restores switches that restarted, which at the prompt is
+    done before each command, and each measurement does its own, such as installing rules or tracing
+    connections."""
     tick_ns = emulation.inputs.epochs.length_ns // TICKS
     if emulation.network.now_ns >= now_ns + tick_ns and not last:
         return  # late in real time: the next tick is due too, and does the same work
-    emulation.events.reconcile()
+    if not emulation.run.idle:
+        emulation.events.reconcile()
     retransmitted = None if emulation.tcp is None else emulation.tcp.retransmitted()
     for each in emulation.measured.values():
         each.poll(now_ns, retransmitted)

@@ -79,11 +79,6 @@ class History:
     slowdown: float = 1.0
     sent: dict[int, LongArray] = field(default_factory=dict)
 
-    @classmethod
-    def of_epoch(cls, number: int, emulation: Emulation) -> History:
-        """Return the history of a record of one epoch, which begins now."""
-        return cls(True, number, Before.now(emulation))
-
     def cells(self, cells: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
         """Return pairs (epoch, switch) of this record, with its first epoch as 0."""
         return [(epoch - self.first, each) for epoch, each in cells if epoch >= self.first]

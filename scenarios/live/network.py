@@ -2,8 +2,8 @@
 """A network that stays up: faults can be injected and removed, and an epoch of traffic is measured
 on request.
 
-`scenarios.experiment.loop` runs all epochs in turn; this module runs one epoch when it is asked for
-one, with the same traffic and the same steps at its end.
+A batch run is one `scenarios.experiment.loop.Session`; here each epoch that is asked for is one,
+with the same traffic.
 """
 
 from __future__ import annotations
@@ -23,23 +23,17 @@ from analysis.telemetry.telemetry import MissingTelemetry
 from scenarios.experiment.backends import Backend
 from scenarios.experiment.in_memory import Memory, MemoryRecord
 from scenarios.experiment.inputs import Inputs
-from scenarios.experiment.loop import TICKS, end_epoch
-from scenarios.experiment.recording import Epoch, History
+from scenarios.experiment.loop import Session
+from scenarios.experiment.observer import Observer
+from scenarios.experiment.recording import Epoch
 from scenarios.experiment.run import run_config
 from scenarios.experiment.setup import set_up
 from scenarios.live.power import Power
-from testbed.control.switch import batch
 from testbed.fabric.segments import Segments
 from testbed.faults.injector import FaultInjector
 from testbed.faults.plan import Fault, FaultError, FaultPlan
-from testbed.measurements.canary.measurement import MeteredRun
-from testbed.measurements.canary.meters import collect
 from testbed.measurements.canary.minus_meters import segment_counts
 from testbed.network.mininet import MininetNetwork
-from testbed.network.schedules import listed
-from testbed.network.sources import Source
-
-_SOON_NS = 50_000_000
 
 
 @dataclass(frozen=True)
@@ -170,33 +164,11 @@ class Live(Power):
         return found
 
     def _measure(self, memory: Memory) -> Epoch:
-        """Send an epoch's traffic and probes, run the steps at its end, and return the epoch."""
-        network = self._emulation.network
-        plan = FaultPlan(tuple(self.faults))
-        emulation = replace(self._emulation, plan=plan)
-        number = self._next
-        history, self._next = History.of_epoch(number, emulation), number + 1
-        emulation.events.forget_switched_off()
-        metered = emulation.measured["canary"]
-        assert isinstance(metered, MeteredRun)
-        collect(metered.controls, number % 2)  # discard packets that came after the last epoch
-        start = network.now_ns + _SOON_NS
-        for each in emulation.sending:
-            network.feed(each.number, _later(each.frames, start))
-        for tick in range(1, TICKS + 3):
-            network.run_until(start + tick * self._emulation.inputs.epochs.length_ns // TICKS)
-            for each in emulation.measured.values():
-                each.poll(network.now_ns, None)
-        network.drain()
-        with batch(emulation.backend.controls):
-            for each in emulation.measured.values():
-                for _, change in each.changes(number):
-                    change()
-        return end_epoch(number, emulation, history, memory)
-
-
-def _later(source: Source, start_ns: int) -> Source:
-    """Return a source with all packets moved by ``start_ns``."""
-    packets = listed(source.packets)
-    later = replace(packets, time_ns=packets.time_ns + np.uint64(start_ns))
-    return replace(source, packets=later)
+        """Let hosts send an epoch's traffic and probes, and return what it measured."""
+        emulation = replace(self._emulation, plan=FaultPlan(tuple(self.faults)))
+        session = Session(emulation, memory, Observer(), first=self._next)
+        self._next += 1
+        session.resume()
+        [epoch] = iter(session.epoch, None)
+        session.end()
+        return epoch
