@@ -11,7 +11,9 @@ has one for each: it is resumed, runs and ends as the others.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from scenarios.experiment.backends import open_backend
@@ -45,6 +47,14 @@ def run(
     session.end()
 
 
+@dataclass(frozen=True)
+class _Part:
+    """What hosts had counted before an epoch, and the tables of the epoch."""
+
+    before: Before
+    tables: Mapping[str, Columns]
+
+
 class Session:
     """Epochs of a network of packets, one after another.
 
@@ -63,7 +73,7 @@ class Session:
             self._history = History(first=first, before=Before.now(emulation))
         else:  # in real time a run may be interrupted
             self._history = History(every_epoch=emulation.inputs.network.real_time)
-        self._by_epoch = emulation.inputs.by_epoch
+        self._last: deque[_Part] = deque(maxlen=emulation.inputs.window)
         self._before: Before | None = None
         self._clock = emulation.backend.clock
         self._ended: Epoch | None = None
@@ -82,7 +92,7 @@ class Session:
         emulation.network.start()
         if tcp is not None:
             tcp.start()
-        if self._by_epoch:
+        if self._last.maxlen:
             self._before = Before.now(emulation)
         self._begin(agenda)
 
@@ -121,13 +131,25 @@ class Session:
         """End an epoch, by its number from 0, once its packets have left the network."""
         self._clock.settle()
         emulation, history = self._emulation, self._history
-        memory = Memory() if self._by_epoch else None
-        epoch = end_epoch(number, emulation, history, self._writer, memory)
-        if memory is not None:
-            own = History(first=number, before=self._before, epochs=number + 1, sent=history.sent)
-            record(emulation, own, memory)
+        tables: dict[str, Columns] = {}
+        memory, before = None, self._before
+        epoch = end_epoch(number, emulation, history, self._writer, tables)
+        if before is not None:
+            self._last.append(_Part(before, tables))
+            memory = self._record_last(number)
             self._before = Before.now(emulation)
-        self._ended = epoch
+        self._ended = replace(epoch, memory=memory)
+
+    def _record_last(self, number: int) -> Memory:
+        """Return the record of the epochs up to this one that methods are asked about."""
+        memory, first = Memory(), number + 1 - len(self._last)
+        for nth, part in enumerate(self._last):
+            for name, columns in part.tables.items():
+                memory.table(f"{name}/epoch-{nth:03d}", columns)
+        before, sent = self._last[0].before, self._history.sent
+        own = History(first=first, before=before, epochs=number + 1, sent=sent)
+        record(self._emulation, own, memory)
+        return memory
 
     def end(self) -> None:
         """Wait until no packet is in the network, and write the record."""
@@ -146,12 +168,13 @@ def end_epoch(
     emulation: Emulation,
     history: History,
     writer: Recorder,
-    memory: Memory | None = None,
+    tables: dict[str, Columns],
 ) -> Epoch:
     """Read what an epoch measured, whose packets have drained, and return it.
 
     The packets that were sent are noted first: those sent later must not count as lost, as real
-    hosts continue to send while switches are read.
+    hosts continue to send while switches are read. The tables of the epoch are put into ``tables``,
+    too.
     """
     history.note_sent(emulation)
     rerouted = [s for e, s in emulation.events.rerouted(number + 1) if e == number]
@@ -159,8 +182,7 @@ def end_epoch(
     def write(name: str, columns: Columns) -> None:
         """Write a table of the epoch."""
         writer.table(f"{name}/epoch-{number - history.first:03d}", columns)
-        if memory is not None:  # a record of this epoch alone
-            memory.table(f"{name}/epoch-000", columns)
+        tables[name] = columns
 
     found = {
         name: each.end_epoch(number, rerouted, write) for name, each in emulation.measured.items()
@@ -169,7 +191,7 @@ def end_epoch(
     history.epochs = number + 1
     if history.every_epoch:
         record(emulation, history, writer)
-    return Epoch(number, emulation, found, memory)
+    return Epoch(number, emulation, found)
 
 
 TICKS = 50

@@ -408,7 +408,7 @@ class Epoch:
     memory: Memory | None = None
 
     def record(self, config: Mapping[str, Any]) -> MemoryRecord:
-        """Return the record of this epoch alone, if the run keeps one; ``config`` is the content of
-        its ``config.json``."""
+        """Return the record of this epoch, or of the last ones up to it, if the run keeps one;
+        ``config`` is the content of its ``config.json``."""
         assert self.memory is not None
         return MemoryRecord(config, self.memory, self.emulation)
