@@ -112,8 +112,7 @@ def record(emulation: Emulation, history: History, writer: Recorder, drained: bo
     for name, columns in joined(one.tables(counts) for one in emulation.measured.values()).items():
         writer.table(name, columns)
     writer.table("drops", _drops(emulation, drops[drops["source"] == emulation.data.number]))
-    if emulation.inputs.network.real_time:
-        counts = replace(counts, statistics=_real_statistics(emulation, counts, crossed, injected))
+    counts = replace(counts, statistics=_statistics(emulation, counts, crossed, injected))
     network_json = _network(emulation, history, counts, by_emulator, drained)
     writer.json("network.json", network_json)
 
@@ -178,15 +177,15 @@ def _link_counts(
     return counts, own
 
 
-def _real_statistics(
+def _statistics(
     emulation: Emulation,
     counts: Counts,
     crossed: npt.NDArray[np.uint64],
     injected: npt.NDArray[np.uint64],
 ) -> Statistics:
-    """Return the totals of a real network with what the kernel's injectors drop: a network counts
-    packets that its fault tables dropped, but none of netem or nftables, not even as sent where
-    they drop them at a host."""
+    """Return the totals of the network with what the kernel's injectors drop on real links: a
+    network counts packets that its fault tables dropped, but none of netem or nftables, not even as
+    sent where they drop them at a host."""
     from_hosts = injected[emulation.topology.n_links :: 2]
     return replace(
         counts.statistics,
