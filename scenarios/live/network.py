@@ -19,20 +19,18 @@ from analysis.evaluation.report import run_methods
 from analysis.methods.diagnosis import Diagnosis
 from analysis.methods.registry import METHODS, BuiltMethod, find_methods
 from analysis.telemetry.observations import read_telemetry
-from analysis.telemetry.telemetry import MissingTelemetry
+from analysis.telemetry.telemetry import MissingTelemetry, Telemetry
 from scenarios.experiment.backends import Backend
 from scenarios.experiment.in_memory import Memory, MemoryRecord
 from scenarios.experiment.inputs import Inputs
 from scenarios.experiment.loop import Session
 from scenarios.experiment.observer import Observer
-from scenarios.experiment.recording import Epoch
 from scenarios.experiment.run import run_config
 from scenarios.experiment.setup import set_up
 from scenarios.live.power import Power
 from testbed.fabric.segments import Segments
 from testbed.faults.injector import FaultInjector
 from testbed.faults.plan import Fault, FaultError, FaultPlan
-from testbed.measurements.canary.minus_meters import segment_counts
 from testbed.network.mininet import MininetNetwork
 
 
@@ -136,10 +134,8 @@ class Live(Power):
 
     def meters(self) -> Measured:
         """Send an epoch's traffic, and return the counts of Canary's meters."""
-        with self.using:
-            epoch = self._measure(Memory())
-        counts = segment_counts(epoch.found["canary"], len(self._emulation.segments))
-        return Measured(self._emulation.segments, *counts)
+        counts = self._measure().need("segments", "meters")
+        return Measured(counts.segments, counts.sent[0], counts.lost[0])
 
     def diagnose(self, methods: Sequence[BuiltMethod] = ()) -> dict[str, Diagnosis]:
         """Send an epoch's traffic, and return each method's diagnosis.
@@ -151,10 +147,7 @@ class Live(Power):
             MissingTelemetry: A method of ``methods`` reads telemetry that is not measured here.
         """
         found: dict[str, Diagnosis] = {}
-        memory, config = Memory(), run_config(self._emulation.inputs.config)
-        with self.using:
-            self._measure(memory)
-        telemetry = read_telemetry(MemoryRecord(config, memory, self._emulation))
+        telemetry = self._measure()
         for method in methods or find_methods(",".join(METHODS)):
             try:
                 found |= run_methods(telemetry, [method], lambda _: None)
@@ -163,12 +156,16 @@ class Live(Power):
                     raise
         return found
 
-    def _measure(self, memory: Memory) -> Epoch:
+    def _measure(self) -> Telemetry:
         """Let hosts send an epoch's traffic and probes, and return what it measured."""
+        memory = Memory()
         emulation = replace(self._emulation, plan=FaultPlan(tuple(self.faults)))
-        session = Session(emulation, memory, Observer(), first=self._next)
-        self._next += 1
-        session.resume()
-        [epoch] = iter(session.epoch, None)
-        session.end()
-        return epoch
+        with self.using:
+            session = Session(emulation, memory, Observer(), first=self._next)
+            self._next += 1
+            session.resume()
+            while session.epoch() is not None:
+                pass
+            session.end()
+        config = run_config(emulation.inputs.config)
+        return read_telemetry(MemoryRecord(config, memory, emulation))
