@@ -243,9 +243,9 @@ class Settings:
         Field(
             description="measurements to make besides those that `METHODS` read, for methods of "
             "later: `canary`, `bounce`, `matrix`, `traces`, `counters` (of interfaces), "
-            "`loss_radar`, `fermat`, `flow_radar` (losses of flows on links), `int` (paths of flows), "
-            "`spray_check` (with `ROUTING=spray`) or those of installed packages, joined by `+`; `all`: the first "
-            "four; `none`"
+            "`loss_radar`, `fermat`, `flow_radar` (losses of flows on links), `int` (paths of "
+            "flows), `spray_check` (with `ROUTING=spray`) or those of installed packages, joined "
+            "by `+`; `all`: the first four; `none`"
         ),
     ] = "none"
     diagnose: Annotated[

@@ -106,11 +106,12 @@ class IntRun(Running):
         reported = upper >> np.uint64(16), upper << _LOWER | lower >> _CODE
         code = (lower & np.uint64((1 << BITS) - 1)).astype(np.int64)
         traffic, fabric = self._run.traffic, self._run.fabric
-        hosts = traffic.src_host, traffic.dst_host
-        ips, ports = (fabric.host_ip[host] for host in hosts), (traffic.src_port, traffic.dst_port)
-        flows = flow_ids(FiveTuples(*ips, *ports, traffic.protocol))
+        src, dst = traffic.src_host, traffic.dst_host
+        ports = traffic.src_port, traffic.dst_port
+        ends = fabric.host_ip[src], fabric.host_ip[dst]
+        flows = flow_ids(FiveTuples(*ends, *ports, traffic.protocol))
         flow, report = _pairs(flows, reported, code)
-        tors = (fabric.host_tor[host[flow]] for host in hosts)
+        tors = fabric.host_tor[src[flow]], fabric.host_tor[dst[flow]]
         known, paths = paths_of_codes(fabric, self._codes, *tors, code[report])
         return {INT_PATHS.name: {"flow": flow[known].astype(np.int32), "path": paths}}
 
