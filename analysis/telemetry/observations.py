@@ -57,7 +57,7 @@ from testbed.measurements.canary.minus_meters import (
     segment_counts,
 )
 from testbed.measurements.registry import STANDARD, find_measurement, measurement_names
-from testbed.measurements.traces.measurement import TCP
+from testbed.record.flow_ids import TCP
 from testbed.record.run import Record, whole_fabric
 from testbed.record.run_tables import INT_PATHS, PLANS, registers
 
