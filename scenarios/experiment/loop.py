@@ -127,6 +127,15 @@ class Session:
                 break
         return self._ended
 
+    def abandon(self) -> None:
+        """Leave an epoch of a network that rests between epochs, after an interruption: switches
+        count in the next one."""
+        with batch(self._emulation.backend.controls):
+            for each in self._emulation.measured.values():
+                for _, change in each.changes(self._history.first):
+                    change()
+        self._clock.release()
+
     def _drained(self, number: int) -> None:
         """End an epoch, by its number from 0, once its packets have left the network."""
         self._clock.settle()

@@ -164,8 +164,12 @@ class Live(Power):
             session = Session(emulation, memory, Observer(), first=self._next)
             self._next += 1
             session.resume()
-            while session.epoch() is not None:
-                pass
-            session.end()
+            try:
+                while session.epoch() is not None:
+                    pass
+                session.end()
+            except BaseException:  # such as Ctrl-C, after which the prompt goes on
+                session.abandon()
+                raise
         config = run_config(emulation.inputs.config)
         return read_telemetry(MemoryRecord(config, memory, emulation))
