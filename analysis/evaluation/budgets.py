@@ -13,8 +13,8 @@ from analysis.telemetry.identifiability import Identifiability, Observations
 from analysis.telemetry.telemetry import Connections, Probes, SegmentCounts, Telemetry
 from testbed.measurements.measurement import ENOUGH
 from testbed.measurements.registry import BUDGETS, MEASUREMENTS, budget, view_of
-from testbed.measurements.traces.measurement import TCP
 from testbed.record.documents import Measured, Use
+from testbed.record.flow_ids import TCP
 from testbed.record.run import Record, whole_fabric
 from testbed.record.run_tables import PLANS
 

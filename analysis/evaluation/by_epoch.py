@@ -22,18 +22,25 @@ class Fault(NamedTuple):
 
 
 def by_epoch(
-    flagged: Sequence[IntArray], faults: Iterable[Fault], epoch_s: float, *, undirected: bool
+    flagged: Sequence[IntArray],
+    faults: Iterable[Fault],
+    epoch_s: float,
+    *,
+    undirected: bool,
+    window: int = 1,
 ) -> ByEpoch:
-    """Return how soon the verdicts of single epochs name each fault, and their false alarms.
+    """Return how soon the verdicts after each epoch name each fault, and their false alarms.
 
-    A fault is found at the end of the first epoch in which it was active and its link is blamed. A
-    link that is blamed in an epoch in which none of its faults was active is a false alarm.
+    A fault is found at the end of the first epoch after which its link is blamed, if it was active
+    in one of the epochs that the verdict is of. A link that is blamed though none of its faults was
+    active in these is a false alarm.
 
     Args:
         flagged: The directed links that are blamed after each epoch, int[] each.
         faults: All faults of the run.
         epoch_s: The length of an epoch in seconds.
         undirected: Whether a blamed link stands for both of its directions.
+        window: The number of epochs that a verdict is of, the last before it.
     """
     shift = int(undirected)
     begins: dict[int, float] = {}
@@ -41,7 +48,8 @@ def by_epoch(
     for fault in faults:
         link = fault.link >> shift
         for epoch, links in enumerate(active):
-            if fault.begin_s < (epoch + 1) * epoch_s and fault.end_s > epoch * epoch_s:
+            first = max(epoch + 1 - window, 0)
+            if fault.begin_s < (epoch + 1) * epoch_s and fault.end_s > first * epoch_s:
                 links.add(link)
                 begins[link] = min(begins.get(link, np.inf), fault.begin_s)
     delays: dict[int, float] = {}

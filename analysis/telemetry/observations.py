@@ -35,6 +35,7 @@ import numpy.typing as npt
 
 from analysis.telemetry.switched_off import SwitchedOff
 from analysis.telemetry.telemetry import (
+    PARTS,
     Connections,
     Flows,
     MissingTelemetry,
@@ -56,9 +57,9 @@ from testbed.measurements.canary.minus_meters import (
     segment_counts,
 )
 from testbed.measurements.registry import STANDARD, find_measurement, measurement_names
-from testbed.measurements.traces.measurement import TCP
+from testbed.record.flow_ids import TCP
 from testbed.record.run import Record, whole_fabric
-from testbed.record.run_tables import PLANS, registers
+from testbed.record.run_tables import INT_PATHS, PLANS, registers
 
 
 def read_telemetry(record: Record, kinds: str | None = None) -> Telemetry:
@@ -74,22 +75,21 @@ def read_telemetry(record: Record, kinds: str | None = None) -> Telemetry:
     """
     source = Source(record, (kinds or record.config["telemetry"]).split("+"))
     named = record.config.get("measurements", [each.name for each in STANDARD])
-    parts: dict[str, Any] = {}
-    others: dict[str, Any] = {}
+    views: dict[str, Any] = {}
     for name in (each for each in named if each in measurement_names()):  # that are installed here
         measurement = find_measurement(name)
         if (view := measurement.view) in VIEWS:
-            parts[view] = VIEWS[view](source)
+            views[view] = VIEWS[view](source)
         else:
             tables = {each.name: record.table(each.name) for each in measurement.tables}
-            others[view] = measurement.read(tables)
+            views[view] = measurement.read(tables)
     return Telemetry(
         topology=whole_fabric(record),
         monitors=record.config["monitors"],
         canary_bytes=record.network["canary_bytes"],
         off=source.off_links,
-        views=others,
-        **parts,
+        **{part: views.pop(part, None) for part in PARTS},
+        views=views,
     )
 
 
@@ -157,6 +157,14 @@ class Source:
         `testbed.fabric.host_links.HostFabric.around`."""
         return paths if self.hosts is None else self.hosts.around(paths, *self.ends(flow), whole)
 
+    def reported(self, rows: BoolArray, own: BoolArray, sets: PathSets) -> Flows:
+        """Return the records of some flows, bool[F]; those in ``own`` have a set of ``sets`` each,
+        in order, and the others all equal-cost paths."""
+        row = np.flatnonzero(rows)
+        src, dst = self.ends(row)
+        sent, lost = (self.flows[name][row] for name in ("sent", "lost"))
+        return Flows.of(whole_fabric(self.record), src, dst, own[row], sets, sent, lost)
+
     @cached_property
     def traces(self) -> Mapping[str, Any] | None:
         """Return the table of traced connections; None if none were traced."""
@@ -208,10 +216,20 @@ def flows(source: Source) -> Flows | None:
         paths = source.between(paths, known)
     own = np.zeros(len(used), np.bool_)
     own[known] = True
-    row = np.flatnonzero(used if "P" in kinds else own)
-    (src, dst), fabric = source.ends(row), whole_fabric(source.record)
-    sent, lost = flows["sent"][row], flows["lost"][row]
-    return Flows.of(fabric, src, dst, own[row], PathSets.known(paths), sent, lost)
+    return source.reported(used if "P" in kinds else own, own, PathSets.known(paths))
+
+
+def int_flows(source: Source) -> Flows:
+    """Return all flows, each with the path that its packets carried, or the paths if routes
+    changed; those of which no packet arrived have all equal-cost paths of their ToRs."""
+    used, table = source.flows["sent"] > 0, source.record.table(INT_PATHS.name)
+    row = np.flatnonzero(used[table["flow"]])
+    flow = table["flow"][row]
+    paths = source.between(table["path"].take(row), flow)
+    known, first = np.unique(flow, return_index=True)
+    own = np.zeros(len(used), np.bool_)
+    own[known] = True
+    return source.reported(used, own, PathSets(np.append(first, len(flow)), paths))
 
 
 def probes(source: Source) -> Probes | None:
@@ -254,8 +272,9 @@ VIEWS: Mapping[str, Callable[[Source], Any]] = {
     "detector": detector,
     "connections": connections,
     "flows": flows,
+    "int": int_flows,
 }
-"""The functions that read the views of the standard measurements, by the names of the views."""
+"""The functions that read views of more than a measurement's own tables, by the views' names."""
 
 
 def _watched(source: Source) -> PairSets:

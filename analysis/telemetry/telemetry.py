@@ -328,7 +328,7 @@ class Telemetry:
 
     def part(self, name: str) -> Any:
         """Return a part or a view by its name; None if it was not measured."""
-        return getattr(self, name) if name in _PARTS else self.views.get(name)
+        return getattr(self, name) if name in PARTS else self.views.get(name)
 
     def lacks(self, part: str, method: str) -> MissingTelemetry:
         """Return the error that a method, by its name, needs a part that was not measured."""
@@ -337,7 +337,8 @@ class Telemetry:
         return MissingTelemetry(f"{method} needs the telemetry part {part!r}{hint}")
 
 
-_PARTS = ("segments", "flows", "probes", "connections", "detector", "roundtrips")
+PARTS = ("segments", "flows", "probes", "connections", "detector", "roundtrips")
+"""The names of the parts that are attributes of a `Telemetry`; others are among its ``views``."""
 
 
 def _same_links(paths: Paths) -> tuple[LongArray, LongArray] | None:

@@ -1,5 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Asks methods after each epoch of a run (``DIAGNOSE=epoch``) for what it measured alone."""
+"""Asks methods after each epoch of a run for what it measured (``DIAGNOSE=epoch``), or for what the
+last N epochs did (``epoch:N``).
+
+Canary pools n epochs, and filters segments that lost packets in fewer than n' of these (section
+III-F): n is this window, and n' is `analysis.methods.canary.Filter`'s.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +39,7 @@ class EpochVerdicts(Observer):
         self, methods: Sequence[BuiltMethod], config: Mapping[str, Any], layout: Layout
     ) -> None:
         self._methods, self._config = methods, config
-        self._epoch_s = layout.epochs.length_ns / 1e9
+        self._epoch_s, self._window = layout.epochs.length_ns / 1e9, layout.window
         self._faults = [
             Fault(fault.link, begin, end)
             for fault in layout.plan.faults
@@ -76,6 +81,7 @@ class EpochVerdicts(Observer):
                 [diagnosis.flagged for diagnosis in every],
                 self._faults,
                 self._epoch_s,
+                window=self._window,
                 undirected=every[0].native == "undirected",
             )
             for name, every in self._found.items()

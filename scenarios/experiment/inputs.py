@@ -68,7 +68,8 @@ class Layout:
         tcp: Share of the larger TCP flows that real TCP carries.
         routing: How switches choose among uplinks.
         measure: The measurements that are made besides those that methods read.
-        by_epoch: Whether methods are also asked after each epoch.
+        window: The number of last epochs that methods are asked about after each; 0 if they are
+            asked at the end only.
     """
 
     config: Mapping[str, Any]
@@ -89,7 +90,7 @@ class Layout:
     tcp: float
     routing: Routing
     measure: str
-    by_epoch: bool
+    window: int
 
     @property
     def duration_s(self) -> float:
@@ -198,7 +199,7 @@ def layout_of(
         tcp=settings.tcp,
         routing=settings.routing,
         measure=settings.measure,
-        by_epoch=settings.diagnose == "epoch",
+        window=settings.window,
     )
 
 

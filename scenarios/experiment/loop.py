@@ -4,11 +4,16 @@
 The agenda of a run says what is due at which time. The network runs until the next entry is due: a
 switch changes its epoch, a fault begins or ends, the controller and the measurements do their
 periodic work, or an epoch has drained and what it measured is read.
+
+A batch run has one `Session` for all its epochs. A network at the prompt rests between epochs, and
+has one for each: it is resumed, runs and ends as the others.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from scenarios.experiment.backends import open_backend
@@ -42,14 +47,33 @@ def run(
     session.end()
 
 
-class Session:
-    """A run with packets that goes on epoch by epoch; see `run` for the arguments."""
+@dataclass(frozen=True)
+class _Part:
+    """What hosts had counted before an epoch, and the tables of the epoch."""
 
-    def __init__(self, emulation: Emulation, writer: Recorder, observer: Observer) -> None:
+    before: Before
+    tables: Mapping[str, Columns]
+
+
+class Session:
+    """Epochs of a network of packets, one after another.
+
+    Args:
+        emulation: The network.
+        writer, observer: See `run`.
+        first: The number of the first epoch, from 0. If it is not the first of the network, hosts
+            are idle.
+    """
+
+    def __init__(
+        self, emulation: Emulation, writer: Recorder, observer: Observer, first: int = 0
+    ) -> None:
         self._emulation, self._writer, self._observer = emulation, writer, observer
-        # In real time a run may be interrupted.
-        self._history = History(every_epoch=emulation.inputs.network.real_time)
-        self._by_epoch = emulation.inputs.by_epoch
+        if emulation.run.idle:
+            self._history = History(first=first, before=Before.now(emulation))
+        else:  # in real time a run may be interrupted
+            self._history = History(every_epoch=emulation.inputs.network.real_time)
+        self._last: deque[_Part] = deque(maxlen=emulation.inputs.window)
         self._before: Before | None = None
         self._clock = emulation.backend.clock
         self._ended: Epoch | None = None
@@ -68,11 +92,26 @@ class Session:
         emulation.network.start()
         if tcp is not None:
             tcp.start()
-        if self._by_epoch:
+        if self._last.maxlen:
             self._before = Before.now(emulation)
+        self._begin(agenda)
+
+    def resume(self) -> None:
+        """Let idle hosts send the packets of a run again, on a network that is up and measured."""
+        emulation, network, first = self._emulation, self._emulation.network, self._history.first
+        emulation.events.forget_switched_off()
+        for each in emulation.measured.values():
+            each.forget(first)
+        start_ns = network.now_ns + _SOON_NS
+        for each in emulation.sending:
+            network.feed(each.number, each.frames.later(start_ns))
+        self._begin(make_agenda(emulation, self._drained, first, start_ns))
+
+    def _begin(self, agenda: Agenda) -> None:
+        """Start the clock, and carry out an agenda from now on."""
         self._clock.start()
         self._steps = steps(
-            emulation.network,
+            self._emulation.network,
             agenda,
             self._history.reached,
             lambda share: self._observer.progressed("emulation", share),
@@ -88,17 +127,38 @@ class Session:
                 break
         return self._ended
 
+    def abandon(self) -> None:
+        """Leave an epoch of a network that rests between epochs, after an interruption: switches
+        count in the next one."""
+        with batch(self._emulation.backend.controls):
+            for each in self._emulation.measured.values():
+                for _, change in each.changes(self._history.first):
+                    change()
+        self._clock.release()
+
     def _drained(self, number: int) -> None:
         """End an epoch, by its number from 0, once its packets have left the network."""
         self._clock.settle()
         emulation, history = self._emulation, self._history
-        memory = Memory() if self._by_epoch else None
-        epoch = end_epoch(number, emulation, history, self._writer, memory)
-        if memory is not None:
-            own = History(first=number, before=self._before, epochs=number + 1, sent=history.sent)
-            record(emulation, own, memory)
+        tables: dict[str, Columns] = {}
+        memory, before = None, self._before
+        epoch = end_epoch(number, emulation, history, self._writer, tables)
+        if before is not None:
+            self._last.append(_Part(before, tables))
+            memory = self._record_last(number)
             self._before = Before.now(emulation)
-        self._ended = epoch
+        self._ended = replace(epoch, memory=memory)
+
+    def _record_last(self, number: int) -> Memory:
+        """Return the record of the epochs up to this one that methods are asked about."""
+        memory, first = Memory(), number + 1 - len(self._last)
+        for nth, part in enumerate(self._last):
+            for name, columns in part.tables.items():
+                memory.table(f"{name}/epoch-{nth:03d}", columns)
+        before, sent = self._last[0].before, self._history.sent
+        own = History(first=first, before=before, epochs=number + 1, sent=sent)
+        record(self._emulation, own, memory)
+        return memory
 
     def end(self) -> None:
         """Wait until no packet is in the network, and write the record."""
@@ -117,12 +177,13 @@ def end_epoch(
     emulation: Emulation,
     history: History,
     writer: Recorder,
-    memory: Memory | None = None,
+    tables: dict[str, Columns],
 ) -> Epoch:
     """Read what an epoch measured, whose packets have drained, and return it.
 
     The packets that were sent are noted first: those sent later must not count as lost, as real
-    hosts continue to send while switches are read.
+    hosts continue to send while switches are read. The tables of the epoch are put into ``tables``,
+    too.
     """
     history.note_sent(emulation)
     rerouted = [s for e, s in emulation.events.rerouted(number + 1) if e == number]
@@ -130,8 +191,7 @@ def end_epoch(
     def write(name: str, columns: Columns) -> None:
         """Write a table of the epoch."""
         writer.table(f"{name}/epoch-{number - history.first:03d}", columns)
-        if memory is not None:  # a record of this epoch alone
-            memory.table(f"{name}/epoch-000", columns)
+        tables[name] = columns
 
     found = {
         name: each.end_epoch(number, rerouted, write) for name, each in emulation.measured.items()
@@ -140,7 +200,7 @@ def end_epoch(
     history.epochs = number + 1
     if history.every_epoch:
         record(emulation, history, writer)
-    return Epoch(number, emulation, found, memory)
+    return Epoch(number, emulation, found)
 
 
 TICKS = 50
@@ -150,13 +210,21 @@ Agenda = list[tuple[int, int, Callable[[], None]]]
 """In ascending order of time: a time in ns, by how many ns the action that is due then may be late
 in real time, and the action."""
 
+_SOON_NS = 50_000_000  # within which the packets of a run are fed to hosts
 _LATE = 6  # a part of an epoch; the controller is too late with a third (`recording`)
 _FLIP_LATE = 4  # a part of the drain time, which begins with the last change of epoch
 
 
-def make_agenda(emulation: Emulation, drained: Callable[[int], None]) -> Agenda:
-    """Return everything that is due in a run; ``drained`` is called with the number of each epoch
-    whose packets have drained."""
+def make_agenda(
+    emulation: Emulation, drained: Callable[[int], None], first: int = 0, start_ns: int = 0
+) -> Agenda:
+    """Return everything that is due in a run.
+
+    Args:
+        drained: Called with the number of each epoch whose packets have drained.
+        first: The number of its first epoch.
+        start_ns: When that begins, in ns of the network's clock.
+    """
     inputs, injector = emulation.inputs, emulation.injector
     period, tick_ns = inputs.epochs.length_ns, inputs.epochs.length_ns // TICKS
     usual, of_flip = period // _LATE, emulation.backend.drain_ns // _FLIP_LATE
@@ -169,23 +237,26 @@ def make_agenda(emulation: Emulation, drained: Callable[[int], None]) -> Agenda:
         agenda.append((event.time_ns, usual, lambda e=event: emulation.events.carry_out(e)))
     ticks = range(tick_ns, end + 6 * tick_ns, tick_ns)
     for at in ticks:
-        agenda.append((at, usual, lambda at=at: _tick(emulation, at, at == ticks[-1])))
-    for epoch in range(inputs.epochs.number):
+        agenda.append((at, usual, lambda at=at: _tick(emulation, at + start_ns, at == ticks[-1])))
+    for nth in range(inputs.epochs.number):
         for each in emulation.measured.values():
-            agenda += [(at, of_flip, action) for at, action in each.changes(epoch)]
-        at = (epoch + 1) * period + emulation.backend.drain_ns
-        agenda.append((at, usual, lambda e=epoch: drained(e)))
+            changes = each.changes(first + nth)
+            agenda += [(at - first * period, of_flip, action) for at, action in changes]
+        at = (nth + 1) * period + emulation.backend.drain_ns
+        agenda.append((at, usual, lambda e=first + nth: drained(e)))
     agenda.sort(key=lambda item: item[0])
-    return agenda
+    return [(at + start_ns, late, action) for at, late, action in agenda]
 
 
 def _tick(emulation: Emulation, now_ns: int, last: bool) -> None:
-    """Do the periodic work: the controller restores switches that restarted, and each measurement
-    does its own, such as installing rules or tracing connections."""
+    """Do the periodic work: the controller restores switches that restarted, which at the prompt is
+    done before each command, and each measurement does its own, such as installing rules or tracing
+    connections."""
     tick_ns = emulation.inputs.epochs.length_ns // TICKS
     if emulation.network.now_ns >= now_ns + tick_ns and not last:
         return  # late in real time: the next tick is due too, and does the same work
-    emulation.events.reconcile()
+    if not emulation.run.idle:
+        emulation.events.reconcile()
     retransmitted = None if emulation.tcp is None else emulation.tcp.retransmitted()
     for each in emulation.measured.values():
         each.poll(now_ns, retransmitted)

@@ -79,11 +79,6 @@ class History:
     slowdown: float = 1.0
     sent: dict[int, LongArray] = field(default_factory=dict)
 
-    @classmethod
-    def of_epoch(cls, number: int, emulation: Emulation) -> History:
-        """Return the history of a record of one epoch, which begins now."""
-        return cls(True, number, Before.now(emulation))
-
     def cells(self, cells: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
         """Return pairs (epoch, switch) of this record, with its first epoch as 0."""
         return [(epoch - self.first, each) for epoch, each in cells if epoch >= self.first]
@@ -117,8 +112,7 @@ def record(emulation: Emulation, history: History, writer: Recorder, drained: bo
     for name, columns in joined(one.tables(counts) for one in emulation.measured.values()).items():
         writer.table(name, columns)
     writer.table("drops", _drops(emulation, drops[drops["source"] == emulation.data.number]))
-    if emulation.inputs.network.real_time:
-        counts = replace(counts, statistics=_real_statistics(emulation, counts, crossed, injected))
+    counts = replace(counts, statistics=_statistics(emulation, counts, crossed, injected))
     network_json = _network(emulation, history, counts, by_emulator, drained)
     writer.json("network.json", network_json)
 
@@ -183,15 +177,15 @@ def _link_counts(
     return counts, own
 
 
-def _real_statistics(
+def _statistics(
     emulation: Emulation,
     counts: Counts,
     crossed: npt.NDArray[np.uint64],
     injected: npt.NDArray[np.uint64],
 ) -> Statistics:
-    """Return the totals of a real network with what the kernel's injectors drop: a network counts
-    packets that its fault tables dropped, but none of netem or nftables, not even as sent where
-    they drop them at a host."""
+    """Return the totals of the network with what the kernel's injectors drop on real links: a
+    network counts packets that its fault tables dropped, but none of netem or nftables, not even as
+    sent where they drop them at a host."""
     from_hosts = injected[emulation.topology.n_links :: 2]
     return replace(
         counts.statistics,
@@ -413,7 +407,7 @@ class Epoch:
     memory: Memory | None = None
 
     def record(self, config: Mapping[str, Any]) -> MemoryRecord:
-        """Return the record of this epoch alone, if the run keeps one; ``config`` is the content of
-        its ``config.json``."""
+        """Return the record of this epoch, or of the last ones up to it, if the run keeps one;
+        ``config`` is the content of its ``config.json``."""
         assert self.memory is not None
         return MemoryRecord(config, self.memory, self.emulation)

@@ -149,9 +149,9 @@ def run_experiment(
         config = run_config(layout.config, measurements)
         writer.config(config)
         verdicts = EpochVerdicts(methods, config, layout)
-        seen = Observers(observer, verdicts) if layout.by_epoch else observer
+        seen = Observers(observer, verdicts) if layout.window else observer
         _measure(layout, measurements, writer, seen)
-        if layout.by_epoch:
+        if layout.window:
             writer.table("verdicts", verdicts.columns)
         run = RunDirectory(writer.partial, finished=False)
         summary = _diagnose(run, writer, observer.progressed, methods)

@@ -8,6 +8,7 @@ the table of settings in the documentation are made from here, or a test compare
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Annotated, Any, Literal, cast, get_args, get_origin
@@ -242,16 +243,17 @@ class Settings:
         Field(
             description="measurements to make besides those that `METHODS` read, for methods of "
             "later: `canary`, `bounce`, `matrix`, `traces`, `counters` (of interfaces), "
-            "`loss_radar`, `fermat`, `flow_radar` (losses of flows on links), `spray_check` (with "
-            "`ROUTING=spray`) or those of installed packages, joined by `+`; `all`: the first "
-            "four; `none`"
+            "`loss_radar`, `fermat`, `flow_radar` (losses of flows on links), `int` (paths of "
+            "flows), `spray_check` (with `ROUTING=spray`) or those of installed packages, joined "
+            "by `+`; `all`: the first four; `none`"
         ),
     ] = "none"
     diagnose: Annotated[
-        Literal["end", "epoch"],
+        str,
         Field(
             description="when methods are asked: at the `end` of the run, or also after each "
-            "`epoch`, for what it measured alone: time to detect, and false alarms an epoch"
+            "`epoch`, for what it measured alone, or of the last N, `epoch:N`: time to detect, and "
+            "false alarms an epoch"
         ),
     ] = "end"
     backend: Annotated[
@@ -344,6 +346,7 @@ class Settings:
         those that need the fabric."""
         check_names(self.measure)  # raises an error, as do the calls below
         noise_range(self.noise)
+        self.window  # noqa: B018
         self.flow_rates  # noqa: B018
         locality_share(self.locality)
         collective(self.traffic)
@@ -366,6 +369,22 @@ class Settings:
                 f"TELEMETRY={self.telemetry} is unknown: use {', '.join(TELEMETRY)}, joined by +"
             )
         return self
+
+    @property
+    def window(self) -> int:
+        """Return the number of last epochs that methods are asked about after each, from DIAGNOSE;
+        0 if they are asked at the end only.
+
+        Raises:
+            SettingsError: The setting is wrong (one line).
+        """
+        found = re.fullmatch("end|epoch(?::([1-9][0-9]{0,3}))?", self.diagnose)
+        if found is None:
+            raise SettingsError(
+                f"DIAGNOSE={shortened(self.diagnose)} is unknown: use end, epoch, or epoch:N for "
+                "the last N epochs"
+            )
+        return 0 if self.diagnose == "end" else int(found[1] or 1)
 
     @property
     def network(self) -> NetworkKind:

@@ -2,8 +2,8 @@
 """A network that stays up: faults can be injected and removed, and an epoch of traffic is measured
 on request.
 
-`scenarios.experiment.loop` runs all epochs in turn; this module runs one epoch when it is asked for
-one, with the same traffic and the same steps at its end.
+A batch run is one `scenarios.experiment.loop.Session`; here each epoch that is asked for is one,
+with the same traffic.
 """
 
 from __future__ import annotations
@@ -19,27 +19,19 @@ from analysis.evaluation.report import run_methods
 from analysis.methods.diagnosis import Diagnosis
 from analysis.methods.registry import METHODS, BuiltMethod, find_methods
 from analysis.telemetry.observations import read_telemetry
-from analysis.telemetry.telemetry import MissingTelemetry
+from analysis.telemetry.telemetry import MissingTelemetry, Telemetry
 from scenarios.experiment.backends import Backend
 from scenarios.experiment.in_memory import Memory, MemoryRecord
 from scenarios.experiment.inputs import Inputs
-from scenarios.experiment.loop import TICKS, end_epoch
-from scenarios.experiment.recording import Epoch, History
+from scenarios.experiment.loop import Session
+from scenarios.experiment.observer import Observer
 from scenarios.experiment.run import run_config
 from scenarios.experiment.setup import set_up
 from scenarios.live.power import Power
-from testbed.control.switch import batch
 from testbed.fabric.segments import Segments
 from testbed.faults.injector import FaultInjector
 from testbed.faults.plan import Fault, FaultError, FaultPlan
-from testbed.measurements.canary.measurement import MeteredRun
-from testbed.measurements.canary.meters import collect
-from testbed.measurements.canary.minus_meters import segment_counts
 from testbed.network.mininet import MininetNetwork
-from testbed.network.schedules import listed
-from testbed.network.sources import Source
-
-_SOON_NS = 50_000_000
 
 
 @dataclass(frozen=True)
@@ -142,10 +134,8 @@ class Live(Power):
 
     def meters(self) -> Measured:
         """Send an epoch's traffic, and return the counts of Canary's meters."""
-        with self.using:
-            epoch = self._measure(Memory())
-        counts = segment_counts(epoch.found["canary"], len(self._emulation.segments))
-        return Measured(self._emulation.segments, *counts)
+        counts = self._measure().need("segments", "meters")
+        return Measured(counts.segments, counts.sent[0], counts.lost[0])
 
     def diagnose(self, methods: Sequence[BuiltMethod] = ()) -> dict[str, Diagnosis]:
         """Send an epoch's traffic, and return each method's diagnosis.
@@ -157,10 +147,7 @@ class Live(Power):
             MissingTelemetry: A method of ``methods`` reads telemetry that is not measured here.
         """
         found: dict[str, Diagnosis] = {}
-        memory, config = Memory(), run_config(self._emulation.inputs.config)
-        with self.using:
-            self._measure(memory)
-        telemetry = read_telemetry(MemoryRecord(config, memory, self._emulation))
+        telemetry = self._measure()
         for method in methods or find_methods(",".join(METHODS)):
             try:
                 found |= run_methods(telemetry, [method], lambda _: None)
@@ -169,34 +156,20 @@ class Live(Power):
                     raise
         return found
 
-    def _measure(self, memory: Memory) -> Epoch:
-        """Send an epoch's traffic and probes, run the steps at its end, and return the epoch."""
-        network = self._emulation.network
-        plan = FaultPlan(tuple(self.faults))
-        emulation = replace(self._emulation, plan=plan)
-        number = self._next
-        history, self._next = History.of_epoch(number, emulation), number + 1
-        emulation.events.forget_switched_off()
-        metered = emulation.measured["canary"]
-        assert isinstance(metered, MeteredRun)
-        collect(metered.controls, number % 2)  # discard packets that came after the last epoch
-        start = network.now_ns + _SOON_NS
-        for each in emulation.sending:
-            network.feed(each.number, _later(each.frames, start))
-        for tick in range(1, TICKS + 3):
-            network.run_until(start + tick * self._emulation.inputs.epochs.length_ns // TICKS)
-            for each in emulation.measured.values():
-                each.poll(network.now_ns, None)
-        network.drain()
-        with batch(emulation.backend.controls):
-            for each in emulation.measured.values():
-                for _, change in each.changes(number):
-                    change()
-        return end_epoch(number, emulation, history, memory)
-
-
-def _later(source: Source, start_ns: int) -> Source:
-    """Return a source with all packets moved by ``start_ns``."""
-    packets = listed(source.packets)
-    later = replace(packets, time_ns=packets.time_ns + np.uint64(start_ns))
-    return replace(source, packets=later)
+    def _measure(self) -> Telemetry:
+        """Let hosts send an epoch's traffic and probes, and return what it measured."""
+        memory = Memory()
+        emulation = replace(self._emulation, plan=FaultPlan(tuple(self.faults)))
+        with self.using:
+            session = Session(emulation, memory, Observer(), first=self._next)
+            self._next += 1
+            session.resume()
+            try:
+                while session.epoch() is not None:
+                    pass
+                session.end()
+            except BaseException:  # such as Ctrl-C, after which the prompt goes on
+                session.abandon()
+                raise
+        config = run_config(emulation.inputs.config)
+        return read_telemetry(MemoryRecord(config, memory, emulation))

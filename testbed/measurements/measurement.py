@@ -199,6 +199,10 @@ class Running:
     def restarted(self, switch: int) -> None:
         """Note that a switch restarted, so that its counters begin at 0 again."""
 
+    def forget(self, epoch: int) -> None:
+        """Forget what switches counted since the last epoch was read: ``epoch`` begins, after a
+        time in which nothing was measured. Only a network at the prompt rests so."""
+
     def end_epoch(self, number: int, rerouted: Sequence[int], write: Write) -> Any:
         """Read what an epoch measured, whose packets have drained, and prepare the next ones.
 

@@ -20,6 +20,7 @@ from testbed.measurements.counters.measurement import Counters
 from testbed.measurements.fermat.measurement import FermatMeters
 from testbed.measurements.flow_radar.measurement import FlowRadarTables
 from testbed.measurements.flows.measurement import Flows
+from testbed.measurements.int.measurement import Int
 from testbed.measurements.loss_radar.measurement import LossRadarMeters
 from testbed.measurements.matrix.measurement import Matrix
 from testbed.measurements.measurement import Budget, Measurement
@@ -37,6 +38,7 @@ ON_REQUEST: tuple[Measurement, ...] = (
     LossRadarMeters(),
     FermatMeters(),
     FlowRadarTables(),
+    Int(),
     SprayCheck(),
 )
 """The measurements that a run makes only where a method or the setting MEASURE names them."""

@@ -60,7 +60,7 @@ class RunClock(VirtualClock):
 
     def __init__(self, network: MininetNetwork) -> None:
         self.network = network
-        self._looked = self._begin = 0.0
+        self._looked = self._begin = self._held = 0.0
         self._gate = FOREVER
 
     def seconds(self) -> float:
@@ -69,7 +69,7 @@ class RunClock(VirtualClock):
 
     def start(self) -> None:
         """Begin to compare the clock with real time."""
-        self._begin = time.monotonic()
+        self._begin, self._held = time.monotonic(), self.network.held_s
 
     def allow(self, gate_ns: int) -> None:
         """Let the clock go on until ``gate_ns``, as soon as few packets wait at the switches.
@@ -105,6 +105,6 @@ class RunClock(VirtualClock):
     def release(self) -> float:
         """Let the clock go on without limits, and return how many times slower than real time it
         was since `start`: a number of at least 1."""
-        real, held = time.monotonic() - self._begin, self.network.held_s
+        real, held = time.monotonic() - self._begin, self.network.held_s - self._held
         self.network.hold(FOREVER)
         return real / max(real - held, 1e-9)

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from testbed.network.schedules import Packets, Schedule
+from testbed.network.schedules import Packets, Schedule, listed
 
 FRAME_MAX = 1600
 """The length of the longest frame on real links, in bytes."""
@@ -48,6 +48,12 @@ class Source:
     def silent(self) -> Source:
         """Return a source with the same flows and no packets."""
         return replace(self, packets=next(iter(self.packets.blocks())).cut(0))
+
+    def later(self, by_ns: int) -> Source:
+        """Return a source that sends all its packets ``by_ns`` (ns) later."""
+        packets = listed(self.packets)
+        time_ns = packets.time_ns + np.uint64(by_ns)
+        return replace(self, packets=replace(packets, time_ns=time_ns))
 
 
 class Feed(ctypes.Structure):

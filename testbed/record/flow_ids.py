@@ -10,6 +10,9 @@ import numpy.typing as npt
 
 from testbed.arrays import WordArray
 
+TCP = 6
+"""The IP protocol of connections, which 007 watches."""
+
 # From the most significant bit: source 32, destination 8 | destination 24, ports 16 + 16, protocol
 # 8. P4 puts them together in p4/include/flow.p4.
 

@@ -343,6 +343,16 @@ SPRAY_COUNTS = Schema(
     key=("src_tor", "dst_tor", "spine"),
 )
 
+INT_PATHS = Schema(
+    "int_paths",
+    "the path that the packets of a flow carried (INT), a row for each flow and path",
+    (
+        Column("flow", "int32", "the flow", numbers="flows"),
+        Column("path", "path", "the links that its packets crossed, in order", numbers="links"),
+    ),
+    required=False,
+)
+
 LINK_LOSSES = Schema(
     "link_losses",
     "the lost packets of a flow on a link, decoded from meters at both ends",
@@ -437,6 +447,7 @@ TABLES = (
     LINK_COUNTS,
     LINK_LOSSES,
     SPRAY_COUNTS,
+    INT_PATHS,
     DIAGNOSIS,
     CAUSES,
     VERDICTS,

@@ -208,6 +208,14 @@ def share_ways(mirror: Mirror, hosts: list[int]) -> None:
         mirror.table(f"{ARRIVING}.spines").add([port], f"{ARRIVING}.count", (port - 1,))
 
 
+def report_paths(mirror: Mirror, hosts: list[int]) -> None:
+    """Reports of what goes to the racks of hosts, and the bits of four ports."""
+    for rack in sorted({host >> 8 for host in hosts}):
+        mirror.table(f"{ARRIVING}.racks").add([(rack << 8, 24)], "NoAction")
+    for port in (1, 2, 3, 4):
+        mirror.table(f"{LEAVING}.uplinks").add([port], f"{LEAVING}.choose", (1 << port,))
+
+
 def share_cells(mirror: Mirror) -> None:
     """Cells of a measurement's meters for the links of four ports."""
     for block in (ARRIVING, LEAVING):
@@ -339,6 +347,7 @@ def reports(soft: Switch) -> list[bytes]:
         *(("tor0_0", ""), ("agg1_1", ""), ("core2", "")),
         *(("agg1_1", "loss_radar"), ("core2", "fermat"), ("tor0_0", "flow_radar")),
         *(("tor0_0", "spray_check"), ("agg1_1", "spray_check")),
+        ("tor0_0", "int"),
     ],
 )
 def test_soft_switch_and_simple_switch_agree_on_packets_registers_and_counters(
@@ -357,6 +366,8 @@ def test_soft_switch_and_simple_switch_agree_on_packets_registers_and_counters(
         share_cells(mirror)
     if meter == "spray_check":
         share_ways(mirror, fuzz.hosts)
+    if meter == "int":
+        report_paths(mirror, fuzz.hosts)
     with SimpleSwitch(source, tmp_path) as bmv2:
         handles = bmv2.configure(mirror.commands)
         both = Both(mirror.switch, bmv2, flushing(fuzz, scratch.switch))

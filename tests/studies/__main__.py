@@ -17,6 +17,7 @@ from tests.studies.changes import write_changes
 from tests.studies.comparison import write_comparison
 from tests.studies.data_planes import print_data_planes
 from tests.studies.healthy import write_healthy
+from tests.studies.int_paths import print_int
 from tests.studies.laws import print_laws
 from tests.studies.probes import write_probes
 from tests.studies.published import print_published
@@ -34,6 +35,7 @@ STUDIES: Mapping[str, Callable[[Console], None]] = {
     "published": print_published,
     "laws": print_laws,
     "data-planes": print_data_planes,
+    "int": print_int,
     "spraying": print_spraying,
 }
 

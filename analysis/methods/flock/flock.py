@@ -52,7 +52,7 @@ from testbed.fabric.clos import Fabric
 FLOW_RECORD_BYTES = 52
 """One IPFIX flow record (section 5.1); a probed path is a flow too."""
 
-Inputs = Literal["probes+flows", "probes", "flows"]
+Inputs = Literal["probes+flows", "probes", "flows", "int"]
 
 
 class Flock(Method):
@@ -67,6 +67,8 @@ class Flock(Method):
             K=12 on for undirected ones. With 5, greedy search blames a device in place of several
             of its links that lose much (`flock+links` does not).
         inputs: Which telemetry to use; by default whichever of probes and flows were measured.
+            ``int``: the flows with the path that their packets carried, and the probes if they were
+            measured (INT).
         slow_ms: With ``inputs="flows"``, look for latency instead of loss: a flow is one
             observation, bad if its round-trip time in milliseconds is above this (per-flow
             analysis, section 3.2).
@@ -271,6 +273,8 @@ class Flock(Method):
     @property
     def views(self) -> Sequence[str]:
         """Return the names of the parts that ``inputs`` names; traces tell the paths of flows."""
+        if self.inputs == "int":
+            return "probes", "int"
         probes = ("probes",) if "probes" in self.inputs else ()
         return (*probes, *(("connections", "flows") if "flows" in self.inputs else ()))
 
@@ -278,7 +282,9 @@ class Flock(Method):
         """Return the names of the parts that are read; traced flows need the connections, too."""
         flows, probes = self._parts(telemetry)
         read: list[str] = [] if probes is None else ["probes"]
-        if flows is not None:
+        if self.inputs == "int":
+            read.append("int")
+        elif flows is not None:
             traced = telemetry.connections is not None and _traced(flows)
             if traced:
                 read.append("connections")
@@ -298,6 +304,8 @@ class Flock(Method):
             return telemetry.need("flows", self.name), None
         if self.inputs == "probes":
             return None, telemetry.need("probes", self.name)
+        if self.inputs == "int":
+            return telemetry.need("int", self.name), telemetry.probes
         if telemetry.flows is None and telemetry.probes is None:
             raise MissingTelemetry(
                 f"{self.name} needs the telemetry part 'flows' or 'probes': both are missing"

@@ -179,6 +179,12 @@ class MeteredRun(Running):
         del retransmitted
         self.selector.poll(now_ns)
 
+    def forget(self, epoch: int) -> None:
+        """Discard what the meters of the parity of ``epoch`` counted before it began."""
+        from testbed.measurements.canary.meters import collect
+
+        collect(self.controls, epoch % 2)
+
     def restarted(self, switch: int) -> None:
         """Forget the counters read from a switch that restarted."""
         self.selector.restarted(switch)

@@ -17,10 +17,6 @@ if TYPE_CHECKING:
     from testbed.measurements.measurement import PacketRun, SimulatedRun
 
 
-TCP = 6
-"""The IP protocol whose connections 007 watches."""
-
-
 class Traces(Measurement):
     """Traceroutes of connections, by agents on all hosts (007, section 4)."""
 

@@ -39,6 +39,13 @@ def test_a_link_blamed_between_two_outages_is_a_false_alarm() -> None:
     assert found["seconds_to_detect"] == 8 and found["false_alarms"] == 0.25
 
 
+def test_a_verdict_of_several_epochs_may_blame_what_was_broken_in_any_of_them() -> None:
+    faults, blamed = [Fault(3, 2.0, 4.0)], links([], [], [3], [3])
+    found = by_epoch(blamed, faults, 2.0, undirected=False, window=2)
+    assert found["found"] == 1 and found["seconds_to_detect"] == 6 - 2
+    assert found["false_alarms"] == 0.25  # in the fourth it is about the third and the fourth
+
+
 def test_nothing_found_has_no_time() -> None:
     found = by_epoch(links([], []), [Fault(3, 0.0, 4.0)], 2.0, undirected=False)
     assert found["seconds_to_detect"] is None and found["false_alarms"] == 0

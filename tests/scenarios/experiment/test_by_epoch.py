@@ -30,9 +30,15 @@ FAULTS = """faults:
 """
 
 
-def stepped(folder: Path) -> tuple[list[Telemetry], Telemetry]:
-    """The telemetry of each epoch of a run, and that of the whole."""
-    inputs = inputs_for(replace(SMALL, epochs=3, diagnose="epoch"))
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[Telemetry], Telemetry]:
+    """The telemetry of each epoch of a run alone, and that of the whole."""
+    return stepped(tmp_path_factory.mktemp("alone"), "epoch")
+
+
+def stepped(folder: Path, diagnose: str) -> tuple[list[Telemetry], Telemetry]:
+    """The telemetry after each epoch of a run, and that of the whole."""
+    inputs = inputs_for(replace(SMALL, epochs=3, diagnose=diagnose))
     writer, config = RunWriter(folder / "run"), run_config(inputs.config)
     writer.config(config)
     with open_backend(inputs, folder) as backend:
@@ -50,8 +56,10 @@ def total(every: list[Telemetry], part: str, column: str) -> int:
     return sum(int(getattr(each.need(part, "the test"), column).sum()) for each in every)
 
 
-def test_the_epochs_of_a_session_add_up_to_its_run(tmp_path: Path) -> None:
-    epochs, whole = stepped(tmp_path)
+def test_the_epochs_of_a_session_add_up_to_its_run(
+    alone: tuple[list[Telemetry], Telemetry],
+) -> None:
+    epochs, whole = alone
     assert len(epochs) == 3
     segments = [each.need("segments", "the test") for each in epochs]
     for column in ("sent", "lost"):
@@ -63,6 +71,23 @@ def test_the_epochs_of_a_session_add_up_to_its_run(tmp_path: Path) -> None:
             parts, run = total(epochs, part, column), total([whole], part, column)
             assert 0.97 * run <= parts <= run, (part, column)
     assert all(each.need("connections", "the test").lost.min() > 0 for each in epochs)
+
+
+def test_a_window_is_the_last_epochs_together(
+    alone: tuple[list[Telemetry], Telemetry], tmp_path: Path
+) -> None:
+    epochs, _ = alone
+    first, *others = stepped(tmp_path, "epoch:2")[0]
+    assert len(first.need("segments", "the test").sent) == 1
+    for number, pooled in enumerate(others):
+        parts, both = epochs[number : number + 2], pooled.need("segments", "the test")
+        for column in ("sent", "lost"):
+            single = [getattr(each.need("segments", "the test"), column) for each in parts]
+            assert (np.concatenate(single) == getattr(both, column)).all()
+            for part in ("flows", "probes", "detector"):
+                assert total(parts, part, column) == total([pooled], part, column)
+    whole = others[-1].need("flows", "the test").sent.sum()
+    assert whole < total(epochs, "flows", "sent")
 
 
 def test_time_to_detect_and_false_alarms_are_recorded(tmp_path: Path) -> None:
@@ -93,3 +118,9 @@ def test_time_to_detect_and_false_alarms_are_recorded(tmp_path: Path) -> None:
 def test_without_packets_it_is_refused() -> None:
     with pytest.raises(SettingsError, match="DIAGNOSE=epoch needs packets"):
         make_settings({"diagnose": "epoch", "backend": "flow"})
+
+
+@pytest.mark.parametrize("wrong", ["epochs", "epoch:", "epoch:0", "epoch:-1", "end:3", ""])
+def test_another_time_is_one_line(wrong: str) -> None:
+    with pytest.raises(SettingsError, match="is unknown: use end, epoch, or epoch:N for the last"):
+        make_settings({"diagnose": wrong})

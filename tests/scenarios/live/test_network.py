@@ -40,3 +40,27 @@ def test_each_epoch_is_measured_for_itself(tmp_path: Path, monkeypatch: pytest.M
     assert not any(len(verdict.flagged) for verdict in whole.values())
     assert fabric.n_links in of_host["netbouncer"].flagged
     assert not len(of_host["canary-mle"].flagged)  # meters are in switches
+
+
+def test_after_an_interrupted_epoch_the_next_is_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fabric = FatTree(4)
+    link, methods = fabric.link("tor0_0->agg0_1"), find_methods("canary-mle")
+    inputs = inputs_for(replace(SMALL, epochs=1, faults="none"))
+    with open_backend(inputs, tmp_path) as backend:
+        network, steps, go_on = backend.network, iter(range(20)), backend.network.run_until
+
+        def interrupted(until_ns: int) -> None:
+            if next(steps, 0) == 19:
+                raise KeyboardInterrupt
+            go_on(until_ns)
+
+        monkeypatch.setattr(network, "drain", lambda: go_on(network.now_ns + 50_000_000))
+        live = Live(inputs, backend)
+        live.fault(link, 0.3)
+        monkeypatch.setattr(network, "run_until", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            live.diagnose(methods)
+        for _ in range(2):
+            assert live.diagnose(methods)["canary-mle"].flagged.tolist() == [link]
