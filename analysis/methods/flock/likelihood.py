@@ -32,7 +32,7 @@ from typing import NamedTuple
 import numpy as np
 
 from analysis.methods.flock.listed import Listed
-from analysis.methods.flock.pairs import Pairs, ShareScratch
+from analysis.methods.flock.pairs import Met, Pairs, ShareScratch
 from analysis.solvers.parts import in_parts
 from testbed.arrays import BoolArray, FloatArray, FloatMatrix, IntArray, LongArray, WordArray
 from testbed.kernels import Bound, Kernels
@@ -52,8 +52,7 @@ class State(NamedTuple):
         scratch: Scratch memory, all 0 between two calls, int32[n_components].
         prior: Log-odds of each component's failure, float64[n_components].
         posterior: Log posterior relative to no failure, float64[1].
-        mine, others: Scratch memory, bool[n_lists].
-        shares: Scratch memory.
+        met, shares: Scratch memory.
     """
 
     listed: Listed
@@ -63,15 +62,14 @@ class State(NamedTuple):
     scratch: IntArray
     prior: FloatArray
     posterior: FloatArray
-    mine: BoolArray
-    others: BoolArray
+    met: Met
     shares: ShareScratch
 
     @classmethod
     def of(cls, listed: Listed, pairs: Pairs, prior: FloatArray) -> State:
         """Return the hypothesis of no failure, with a delta of 0; the groups, in its state, are
         modified from then on."""
-        n, n_lists = len(prior), pairs.climbs.n_lists
+        n = len(prior)
         return cls(
             listed=listed,
             pairs=pairs,
@@ -80,8 +78,7 @@ class State(NamedTuple):
             scratch=np.zeros(n, np.int32),
             prior=prior,
             posterior=np.zeros(1),
-            mine=np.zeros(n_lists, np.bool_),
-            others=np.zeros(n_lists, np.bool_),
+            met=Met.of(pairs),
             shares=ShareScratch.of(pairs.climbs, n),
         )
 
