@@ -14,7 +14,9 @@ the climbs of one ToR in one direction to the switches of one tier, with a bit f
 climb without failed component reaches; a pair's good paths are the bits its two lists share. How
 many good paths of a pair cross a component of the source's climbs is then the same for all its
 destinations, but for those that miss a top; so a list's contribution is summed once over all its
-pairs, with a correction for each missing top. It takes no time that grows with the paths.
+pairs, with a correction for each missing top. It takes no time that grows with the paths. What the
+climbs of a list count is kept until they change, and which tops are missing is counted once for all
+ToRs of a pod that miss the same.
 
 **Gains** are kept in blocks, and after a flip only the blocks that it changed are updated. Greedy
 search needs the flip with the highest gain after each flip; of a hundred thousand components, a
