@@ -16,8 +16,10 @@ KERNEL void accumulate_pairs(int64_t part, int64_t parts, const Pairs *pairs, in
                              int64_t n_components, const bool failed[n_components],
                              double delta[n_components], const ShareScratch *scratch) {
     int64_t half = pairs->climbs.n_lists / 2;
-    for (int64_t list = way * half + part; list < (1 + way) * half; list += parts)
-        share(pairs, list, 1.0, NULL, failed, delta, scratch);
+    for (int64_t list = way * half + part; list < (1 + way) * half; list += parts) {
+        Chosen chosen = all_groups(pairs, list);
+        share(pairs, list, 1.0, &chosen, failed, delta, scratch);
+    }
 }
 
 /* Flip a component and update delta and the posterior. */

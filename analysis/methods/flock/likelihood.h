@@ -14,15 +14,14 @@ typedef struct {
     int32_t *scratch;    /* [n_components]: all 0 between two calls */
     const double *prior; /* log-odds of each component's failure */
     double *posterior;   /* [1]: log posterior relative to no failure */
-    bool *mine;          /* [n_lists] */
-    bool *others;        /* [n_lists] */
+    Met met;
     ShareScratch shares;
 } State;
 
 /* Flip a component of the hypothesis and update delta, but not the posterior. */
 static void flip(int64_t component, const State *s) {
     flip_listed(component, &s->listed, s->failed, s->delta, s->scratch);
-    flip_pairs(component, &s->pairs, s->failed, s->delta, s->mine, s->others, &s->shares);
+    flip_pairs(component, &s->pairs, s->failed, s->delta, &s->met, &s->shares);
     s->failed[component] = !s->failed[component];
 }
 

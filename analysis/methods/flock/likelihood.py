@@ -14,7 +14,9 @@ the climbs of one ToR in one direction to the switches of one tier, with a bit f
 climb without failed component reaches; a pair's good paths are the bits its two lists share. How
 many good paths of a pair cross a component of the source's climbs is then the same for all its
 destinations, but for those that miss a top; so a list's contribution is summed once over all its
-pairs, with a correction for each missing top. It takes no time that grows with the paths.
+pairs, with a correction for each missing top. It takes no time that grows with the paths. What the
+climbs of a list count is kept until they change, and which tops are missing is counted once for all
+ToRs of a pod that miss the same.
 
 **Gains** are kept in blocks, and after a flip only the blocks that it changed are updated. Greedy
 search needs the flip with the highest gain after each flip; of a hundred thousand components, a
@@ -32,7 +34,7 @@ from typing import NamedTuple
 import numpy as np
 
 from analysis.methods.flock.listed import Listed
-from analysis.methods.flock.pairs import Pairs, ShareScratch
+from analysis.methods.flock.pairs import Met, Pairs, ShareScratch
 from analysis.solvers.parts import in_parts
 from testbed.arrays import BoolArray, FloatArray, FloatMatrix, IntArray, LongArray, WordArray
 from testbed.kernels import Bound, Kernels
@@ -52,8 +54,7 @@ class State(NamedTuple):
         scratch: Scratch memory, all 0 between two calls, int32[n_components].
         prior: Log-odds of each component's failure, float64[n_components].
         posterior: Log posterior relative to no failure, float64[1].
-        mine, others: Scratch memory, bool[n_lists].
-        shares: Scratch memory.
+        met, shares: Scratch memory.
     """
 
     listed: Listed
@@ -63,15 +64,14 @@ class State(NamedTuple):
     scratch: IntArray
     prior: FloatArray
     posterior: FloatArray
-    mine: BoolArray
-    others: BoolArray
+    met: Met
     shares: ShareScratch
 
     @classmethod
     def of(cls, listed: Listed, pairs: Pairs, prior: FloatArray) -> State:
         """Return the hypothesis of no failure, with a delta of 0; the groups, in its state, are
         modified from then on."""
-        n, n_lists = len(prior), pairs.climbs.n_lists
+        n = len(prior)
         return cls(
             listed=listed,
             pairs=pairs,
@@ -80,8 +80,7 @@ class State(NamedTuple):
             scratch=np.zeros(n, np.int32),
             prior=prior,
             posterior=np.zeros(1),
-            mine=np.zeros(n_lists, np.bool_),
-            others=np.zeros(n_lists, np.bool_),
+            met=Met.of(pairs),
             shares=ShareScratch.of(pairs.climbs, n),
         )
 

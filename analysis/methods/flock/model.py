@@ -32,7 +32,7 @@ from analysis.methods.flock.listed import (
     make_listed,
     occurrences,
 )
-from analysis.methods.flock.pairs import Climbs, Pairs
+from analysis.methods.flock.pairs import Climbs, Pairs, with_members
 from analysis.telemetry.telemetry import Flows, Probes
 from testbed.arrays import FloatArray, IntArray, LongArray
 from testbed.fabric.clos import Fabric
@@ -210,7 +210,9 @@ def _lists(ecmp: Ecmp, number: Components, n_components: int) -> Pairs:
         lists=lists,
     )
     found = found._replace(climbs=climbs, failures=np.zeros(len(top), np.int32))
-    return _with_bits(found) if ecmp.count.max(initial=0) <= 1 else _with_ways(found)
+    if ecmp.count.max(initial=0) > 1:
+        return _with_ways(found)
+    return with_members(_with_bits(found), n_components)
 
 
 def _with_ways(lists: Pairs) -> Pairs:
@@ -269,6 +271,9 @@ def no_pairs(n_components: int) -> Pairs:
         top=nothing,
         component_ptr=np.zeros(n_components + 1, np.int64),
         lists=nothing,
+        member_ptr=none,
+        members=nothing,
+        nth=nothing,
     )
     return Pairs(
         climbs=climbs,
@@ -283,4 +288,8 @@ def no_pairs(n_components: int) -> Pairs:
         single=bits,
         ways=np.zeros((0, 0), np.int32),
         bad=nothing,
+        counted=np.zeros(0, np.bool_),
+        usual=nothing,
+        numbers=nothing,
+        n_numbers=nothing,
     )

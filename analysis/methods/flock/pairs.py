@@ -8,7 +8,10 @@ from typing import NamedTuple
 import numpy as np
 
 from analysis.methods.flock.flow_values import FlowValues
-from testbed.arrays import FloatArray, IntArray, LongArray, WordArray
+from testbed.arrays import BoolArray, FloatArray, IntArray, LongArray, WordArray
+from testbed.kernels import Kernels
+
+KERNELS = Kernels.beside(__file__)
 
 WayArray = np.ndarray[tuple[int, int], np.dtype[np.int32]]
 
@@ -20,9 +23,11 @@ class Climbs(NamedTuple):
     consists of the components ``components[climb_ptr[a]:climb_ptr[a + 1]]``. The bits of list l are
     the words ``word_ptr[l]:word_ptr[l + 1]``, the first of them standing for the tops from
     ``64 * first_word[l]``; ``climb_at`` int32[words, 64] is the climb of each bit, ``top`` int32[A]
-    the bit of each climb. Component c is in the lists ``lists[component_ptr[c]:...]``. The last
-    ``len(list_ptr) // 2`` lists are the ways down. Where several climbs of a list lead to one top
-    there are no words, see `Pairs`.
+    the bit of each climb. Component c is in the lists ``lists[component_ptr[c]:...]``. List l's
+    members, each of its components once, are ``members[member_ptr[l]:member_ptr[l + 1]]``, and
+    ``nth`` int32[] says which of them each of ``components`` is. The last ``len(list_ptr) // 2``
+    lists are the ways down. Where several climbs of a list lead to one top there are neither words
+    nor members, see `Pairs`.
     """
 
     list_ptr: LongArray
@@ -34,6 +39,9 @@ class Climbs(NamedTuple):
     top: IntArray
     component_ptr: LongArray
     lists: IntArray
+    member_ptr: LongArray
+    members: IntArray
+    nth: IntArray
 
     @property
     def n_lists(self) -> int:
@@ -51,6 +59,10 @@ class Pairs(NamedTuple):
     tops that a climb with none and with just one reaches; ``bad`` int32[G]. Where several climbs of
     a list lead to one top ``ways`` int32[lists, tops] is how many climbs without failed component
     do; it has no row otherwise.
+
+    ``counted`` bool[lists] says whether these are of a list's climbs as they are now: ``usual``
+    int32[members], how many of its climbs a member's flip turns bad (negative: good), and the
+    ``n_numbers[l]`` different numbers among them, ``numbers[member_ptr[l]:...]``, without 0.
     """
 
     climbs: Climbs
@@ -65,6 +77,10 @@ class Pairs(NamedTuple):
     single: WordArray
     ways: WayArray
     bad: IntArray
+    counted: BoolArray
+    usual: IntArray
+    numbers: IntArray
+    n_numbers: IntArray
 
     @property
     def n_groups(self) -> int:
@@ -82,29 +98,78 @@ class Pairs(NamedTuple):
         return self.ways.shape[1]
 
 
-class ShareScratch(NamedTuple):
-    """Scratch memory of the kernels that add up the contribution of a list, zero (``mark``: -1)
-    between their calls; see pairs.h."""
+ALIKE = 32
+"""Of pairs that miss the same tops, how many are added up together; the same in pairs.h."""
 
-    usual: IntArray
-    members: IntArray
+
+class ShareScratch(NamedTuple):
+    """Scratch memory of the kernels that add up the contribution of a list; see pairs.h."""
+
     missing: IntArray
     touched: IntArray
     total: FloatArray
-    known: FloatArray
+    gain: FloatArray
     mark: LongArray
-    numbers: LongArray
+    more: LongArray
+    stamp: LongArray
+    lacks: WordArray
 
     @classmethod
     def of(cls, climbs: Climbs, n_components: int) -> ShareScratch:
         """Return memory for the longest list of climbs."""
         size = 2 * int(np.diff(climbs.list_ptr).max(initial=0)) + 1
-        usual, members, missing, touched = np.zeros((4, n_components), np.int32)
-        total, known = np.zeros((2, size))
-        mark, numbers = np.full(size, -1, np.int64), np.zeros(size, np.int64)
-        return cls(usual, members, missing, touched, total, known, mark, numbers)
+        words = int(np.diff(climbs.word_ptr).max(initial=0))
+        return cls(
+            missing=np.zeros(n_components, np.int32),
+            touched=np.zeros(n_components, np.int32),
+            total=np.zeros(size),
+            gain=np.zeros(size * ALIKE),
+            mark=np.zeros(size, np.int64),
+            more=np.zeros(size, np.int64),
+            stamp=np.zeros(1, np.int64),
+            lacks=np.zeros(words, np.uint64),
+        )
 
     @property
-    def n_numbers(self) -> int:
+    def size(self) -> int:
         """Return the number of different numbers of paths that may turn."""
         return len(self.mark)
+
+
+class Met(NamedTuple):
+    """Scratch memory for the lists that a flip concerns; see pairs.h."""
+
+    mine: BoolArray
+    ptr: LongArray
+    groups: IntArray
+    others: IntArray
+
+    @classmethod
+    def of(cls, pairs: Pairs) -> Met:
+        """Return memory for the lists and groups of ``pairs``."""
+        n_lists, n_groups = pairs.climbs.n_lists, pairs.n_groups
+        groups, others = np.zeros((2, n_groups), np.int32)
+        return cls(np.zeros(n_lists, np.bool_), np.zeros(n_lists + 2, np.int64), groups, others)
+
+
+def with_members(lists: Pairs, n_components: int) -> Pairs:
+    """Return ``lists`` with the members of each, none of which is counted."""
+    climbs, room = lists.climbs, len(lists.climbs.lists)
+    member_ptr, members = np.zeros(climbs.n_lists + 1, np.int64), np.zeros(room, np.int32)
+    nth = np.zeros(len(climbs.components), np.int32)
+    KERNELS.number_members(
+        list_ptr=climbs.list_ptr,
+        climb_ptr=climbs.climb_ptr,
+        components=climbs.components,
+        at=np.full(n_components, -1, np.int64),
+        member_ptr=member_ptr,
+        members=members,
+        nth=nth,
+    )
+    return lists._replace(
+        climbs=climbs._replace(member_ptr=member_ptr, members=members, nth=nth),
+        counted=np.zeros(climbs.n_lists, np.bool_),
+        usual=np.zeros(room, np.int32),
+        numbers=np.zeros(room, np.int32),
+        n_numbers=np.zeros(climbs.n_lists, np.int32),
+    )

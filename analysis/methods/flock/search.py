@@ -68,6 +68,10 @@ class Search:
                 single=pairs.single.copy(),
                 ways=pairs.ways.copy(),
                 bad=pairs.bad.copy(),
+                counted=pairs.counted.copy(),
+                usual=pairs.usual.copy(),
+                numbers=pairs.numbers.copy(),
+                n_numbers=pairs.n_numbers.copy(),
             ),
             model.prior,
         )

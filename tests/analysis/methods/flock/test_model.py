@@ -42,31 +42,40 @@ def pair_flows(fabric, seed, n=80):
     return Flows(PairSets(fabric, src, dst, NONE), path_set, sent, lost)
 
 
+def assert_pairs_are_listed_paths(fabric, flows, rng, undirected):
+    make = {
+        "probes": None,
+        "loss": LOSS,
+        "link_prior": -2.0,
+        "device_prior": -5.0,
+        "undirected": undirected,
+    }
+    models = [build_model(fabric, flows, **make, listed=listed) for listed in (False, True)]
+    assert len(models[1].pairs.bad) == 0
+    assert len(models[0].pairs.bad) and not len(models[0].listed.components)
+    pairs, listed = (Search(model) for model in models)
+    tolerance = 1e-9 * max(1.0, float(np.abs(listed.posterior_gain()).max()))
+    for _ in range(25):
+        gain = listed.posterior_gain()
+        assert np.allclose(pairs.posterior_gain(), gain, rtol=0, atol=tolerance)
+        component = int(rng.integers(0, len(gain)))
+        pairs.flip(component)
+        listed.flip(component)
+    assert pairs.posterior() == pytest.approx(listed.posterior(), abs=100 * tolerance)
+
+
 @pytest.mark.parametrize("undirected", [False, True])
 @pytest.mark.parametrize("fabric", list(FABRICS.values()), ids=list(FABRICS))
 def test_pairs_are_their_listed_paths(fabric, undirected):
     rng = np.random.default_rng(1)
     for seed in range(4):
-        flows = pair_flows(fabric, seed)
-        make = {
-            "probes": None,
-            "loss": LOSS,
-            "link_prior": -2.0,
-            "device_prior": -5.0,
-            "undirected": undirected,
-        }
-        models = [build_model(fabric, flows, **make, listed=listed) for listed in (False, True)]
-        assert len(models[1].pairs.bad) == 0
-        assert len(models[0].pairs.bad) and not len(models[0].listed.components)
-        pairs, listed = (Search(model) for model in models)
-        tolerance = 1e-9 * max(1.0, float(np.abs(listed.posterior_gain()).max()))
-        for _ in range(25):
-            gain = listed.posterior_gain()
-            assert np.allclose(pairs.posterior_gain(), gain, rtol=0, atol=tolerance)
-            component = int(rng.integers(0, len(gain)))
-            pairs.flip(component)
-            listed.flip(component)
-        assert pairs.posterior() == pytest.approx(listed.posterior(), abs=100 * tolerance)
+        assert_pairs_are_listed_paths(fabric, pair_flows(fabric, seed), rng, undirected)
+
+
+def test_many_pairs_that_miss_the_same_tops_are_their_listed_paths():
+    fabric = leaf_spine(60, 2)  # more pairs a list than are added up together
+    flows = pair_flows(fabric, 1, n=6000)
+    assert_pairs_are_listed_paths(fabric, flows, np.random.default_rng(1), False)
 
 
 def test_pairs_without_a_path_are_refused():
