@@ -21,8 +21,8 @@ from testbed.fabric.clos import Fabric
 from testbed.fabric.names import nearest, shortened
 from testbed.fabric.topologies import is_described
 from testbed.faults.plan import noise_range
-from testbed.measurements.programs import Routing
 from testbed.measurements.registry import check_names
+from testbed.measurements.spray_check.routings import Routing
 from testbed.network.kinds import NETWORKS, NetworkKind
 from testbed.record.documents import EPOCHS, TELEMETRY
 from testbed.record.messages import first_problem
@@ -164,8 +164,9 @@ class Settings:
     routing: Annotated[
         Routing,
         Field(
-            description="how switches choose among equal-cost uplinks: `ecmp`, one for each flow, "
-            "or `spray`, one for each packet"
+            description="how switches choose among equal-cost uplinks: `ecmp`, one for each flow; "
+            "`flowlet`, one for each burst of it; `spray`, one for each packet, in turn; or "
+            "`adaptive`, for each packet the one with the shorter queue"
         ),
     ] = "ecmp"
     monitors: Annotated[
@@ -243,7 +244,7 @@ class Settings:
             description="measurements to make besides those that `METHODS` read, for methods of "
             "later: `canary`, `bounce`, `matrix`, `traces`, `counters` (of interfaces), "
             "`loss_radar`, `fermat`, `flow_radar` (losses of flows on links), `spray_check` (with "
-            "`ROUTING=spray`) or those of installed packages, joined by `+`; `all`: the first "
+            "another `ROUTING` than `ecmp`) or those of installed packages, joined by `+`; `all`: the first "
             "four; `none`"
         ),
     ] = "none"

@@ -23,6 +23,7 @@ from testbed.fabric.pathbf import bloom_mask, switch_ids
 from testbed.fabric.segments import Segments
 from testbed.faults.plan import FaultPlan
 from testbed.measurements.measurement import PacketRun, Running, Sending
+from testbed.measurements.spray_check.routings import time_routing
 from testbed.network.network import Network
 from testbed.network.sources import Source
 from testbed.traffic.packets import headers
@@ -104,6 +105,7 @@ def set_up(
     monitors: list[int] = np.unique(segments.downstream).tolist() if metered else []
     every = backend.controls
     uplinks = _install_forwarding(topology, every, ids, set(monitors))
+    time_routing(inputs.routing, every, inputs.network.line_rate_bps, inputs.links.rate_bps)
     clock = EpochClock(epochs.length_ns, backend.skew_ns, inputs.seed)
     injector = make_injector(inputs.injector, backend, inputs.plan, inputs.noise)
     if backend.drain_ns + backend.skew_ns > epochs.length_ns // 2:
