@@ -17,7 +17,7 @@ from testbed.fabric.pathbf import bloom_mask
 from testbed.measurements.measurement import Counts
 from testbed.measurements.tables import joined
 from testbed.network.network import EmulatorDrops, OwnLosses, Statistics, Switchable
-from testbed.network.virtual import DROP_CAUSES
+from testbed.network.virtual import DROP_CAUSES, VirtualNetwork
 from testbed.record.documents import Conservation, Network
 from testbed.record.fabric_file import fabric_columns
 from testbed.record.tables import Columns, Texts
@@ -114,6 +114,8 @@ def record(emulation: Emulation, history: History, writer: Recorder, drained: bo
     if by_emulator is not None:
         writer.table("emulator_drops", vars(by_emulator))
     writer.table("flows", _flows(emulation, counts))
+    if isinstance(network, VirtualNetwork) and (done := network.iterations()) is not None:
+        writer.table("iterations", {"begin_ns": done.begin_ns, "end_ns": done.end_ns})
     for name, columns in joined(one.tables(counts) for one in emulation.measured.values()).items():
         writer.table(name, columns)
     writer.table("drops", _drops(emulation, drops[drops["source"] == emulation.data.number]))
