@@ -6,8 +6,8 @@
  * received what it needs, and its connection's former message is acknowledged. Packets carry RoCEv2's
  * sequence numbers (PSN); acknowledgements and negative ones (NAK) are packets, too. Go-back-N: the
  * receiver discards what follows a gap, and the sender goes back to it. Selective repeat: it keeps what
- * follows, and asks for a packet once `reorder` packets behind it have come. Both send again what
- * nobody acknowledges for `timeout_ns`.
+ * follows, and asks for a packet once `reorder` packets behind it have come, or as much time has passed
+ * since the message's last one. Both send again what nobody acknowledges for `timeout_ns`.
  *
  * What comes to hosts, and what they do later, waits in a heap of each thread. A host's ToR is of the
  * same thread, and what it receives in a window was sent to it in an earlier one. So all of a window is
@@ -63,7 +63,7 @@ typedef struct rank {
     uint8_t running, busy;
 } rank_t;
 
-enum { CAME, ANSWERED, NEAR_CAME, BEGINS, EXPIRES, SENDS };
+enum { CAME, ANSWERED, NEAR_CAME, LACKS, BEGINS, EXPIRES, SENDS };
 
 static uint32_t words(const ranks_t *ranks) { return (ranks->chunk + 63) / 64; }
 
@@ -263,6 +263,19 @@ static void receive_in_order(part_t *part, uint32_t connection, uint32_t psn, ui
     if (fresh) received(part, connection, receiver->expected / chunk - 1, now);
 }
 
+/* Ask for what has not come of a message, below a PSN; once for each packet. */
+static void ask_below(part_t *part, uint32_t connection, uint32_t psn, uint64_t now) {
+    const uint32_t chunk = part->net->ranks->chunk;
+    receiver_t *receiver = &part->net->state.receivers[connection];
+    const uint32_t start = receiver->expected / chunk * chunk;
+    if (receiver->asked < receiver->expected) receiver->asked = receiver->expected;
+    for (; receiver->asked < psn; receiver->asked++) {
+        const uint32_t at = receiver->asked - start;
+        if (!(receiver->got[at / 64] >> at % 64 & 1))
+            answer(part, connection, receiver->asked, NAK, now);
+    }
+}
+
 static void receive_any(part_t *part, uint32_t connection, uint32_t psn, uint64_t now) {
     const ranks_t *ranks = part->net->ranks;
     receiver_t *receiver = &part->net->state.receivers[connection];
@@ -283,11 +296,9 @@ static void receive_any(part_t *part, uint32_t connection, uint32_t psn, uint64_
         received(part, connection, receiver->expected / ranks->chunk - 1, now);
         return;
     }
-    if (receiver->asked < receiver->expected) receiver->asked = receiver->expected;
-    for (; receiver->asked + ranks->reorder < psn; receiver->asked++) {
-        const uint32_t lacks = receiver->asked - start;
-        if (!(got[lacks / 64] >> lacks % 64 & 1)) answer(part, connection, receiver->asked, NAK, now);
-    }
+    if (psn >= ranks->reorder) ask_below(part, connection, psn - ranks->reorder, now);
+    if (at == ranks->chunk - 1)
+        later(part, now + ranks->reorder * ranks->frame_ns, LACKS, connection, start);
 }
 
 static void send_again(part_t *part, uint32_t connection, uint32_t psn) {
@@ -408,6 +419,10 @@ static void run_ranks(part_t *part, uint64_t end) {
             state->senders[who].acked = state->senders[who].limit;
             received(part, who, state->senders[who].messages - 1, deed.time);
             sent_whole(part, who, deed.time);
+            break;
+        case LACKS: /* unless the message has come meanwhile */
+            if (state->receivers[who].expected - deed.value < ranks->chunk)
+                ask_below(part, who, deed.value + ranks->chunk, deed.time);
             break;
         case BEGINS: begin_iteration(part, who, deed.time); break;
         case EXPIRES: expired(part, who, deed.time); break;

@@ -55,7 +55,7 @@ class Ranks:
         last_size, full_size: The bytes of a message's last frame and of the others.
         recovery: What senders do about lost packets.
         reorder: With selective repeat: the packets behind a missing one after which it is asked
-            for.
+            for; behind a message's last packet, as much time.
         frame_ns: The time in ns that a host's link takes for a full frame.
         timeout_ns: After this time in ns without an answer, packets are sent again.
         pause_ns: The time in ns between two iterations of a rank.
