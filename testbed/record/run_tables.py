@@ -334,7 +334,9 @@ ITERATIONS = Schema(
     "iterations of a collective whose senders react to losses",
     (
         Column("begin_ns", "int64", "when the first rank began it", "ns", low=0),
-        Column("end_ns", "int64", "when the last rank had sent and received all of it", "ns", low=0),
+        Column(
+            "end_ns", "int64", "when the last rank had sent and received all of it", "ns", low=0
+        ),
     ),
     required=False,
 )

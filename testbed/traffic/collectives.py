@@ -43,9 +43,7 @@ _ROCE = 4791
 _TENSOR_MB = 16.0
 _MOST_FRAMES = 65_535  # of a train
 _JITTER = 0.1  # of a step's pause, by which a rank is late
-_OPTION = re.compile(
-    r"(ranks)=(\d{1,9})|(mb)=(\d{1,9}(?:\.\d{1,9})?)|(go-back-n|selective-repeat)"
-)
+_OPTION = re.compile(r"(ranks)=(\d{1,9})|(mb)=(\d{1,9}(?:\.\d{1,9})?)|(go-back-n|selective-repeat)")
 
 
 @dataclass(frozen=True)

@@ -72,9 +72,7 @@ def _tree(n: int) -> Messages:
     pairs += [(up[one - 1], down[other - 1]) for one in top for other in top]
     former, latter = np.asarray(pairs, np.int64).reshape(-1, 2).T
     chunk = np.arange(n)
-    after = np.stack(
-        [(each[:, None] * n + chunk).reshape(-1) for each in (former, latter)], axis=1
-    )
+    after = np.stack([(each[:, None] * n + chunk).reshape(-1) for each in (former, latter)], axis=1)
     return _messages(sender, receiver, np.arange(len(sender)).repeat(n), after)
 
 

@@ -20,7 +20,7 @@ from tests.studies.healthy import write_healthy
 from tests.studies.laws import print_laws
 from tests.studies.probes import write_probes
 from tests.studies.published import print_published
-from tests.studies.spraying import print_spraying
+from tests.studies.spraying import PARTS, print_spraying
 from tests.studies.time_base import print_time
 from tests.studies.traces import write_traces
 
@@ -35,6 +35,7 @@ STUDIES: Mapping[str, Callable[[Console], None]] = {
     "laws": print_laws,
     "data-planes": print_data_planes,
     "spraying": print_spraying,
+    **PARTS,
 }
 
 
