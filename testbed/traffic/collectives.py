@@ -4,13 +4,13 @@
 ``ring-allreduce``: the ranks form a ring, and in each of the 2 (n - 1) steps of an iteration every
 rank sends a chunk, the n-th part of the tensor, to the next one. ``all-to-all``: in the k-th of
 n - 1 steps every rank sends a chunk to the k-th rank after it. ``tree``: the ranks form a binary
-tree, and in each of n steps every rank sends a chunk to its parent and to its children, as one chunk
-after another goes up to the root and down again. The seed draws which host has which rank. Each pair of ranks has one connection, as RoCEv2's (UDP port 4791); those within a rack cross
-no link between switches and are not sent.
+tree, and in each of n steps every rank sends a chunk to its parent and to its children. The seed
+draws which host has which rank. Each pair of ranks has one connection, as RoCEv2's (UDP port 4791);
+those within a rack cross no link between switches and are not sent.
 
 Steps follow each other at a fixed pace, at which a rank sends `load` of its line rate. A rank does
 not wait for what it receives, and does not send lost packets again: a loss costs no time here. With
-``:go-back-n`` or ``:selective-repeat`` it does (`testbed.traffic.reacting`), in virtual time.
+``:go-back-n`` or ``:selective-repeat`` it does both (`testbed.traffic.reacting`), in virtual time.
 """
 
 from __future__ import annotations

@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     from testbed.traffic.collectives import Kind
 
 TIMEOUT_NS = 1_000_000
-"""After so long without an answer packets are sent again: 25 times an empty fabric's round trip.
-Adapters wait longer by default (InfiniBand's exponent of 14: 67 ms), IRN (SIGCOMM 2018) .1 to .3 ms."""
+"""After so long without an answer packets are sent again: 25 round trips of an empty fabric. IRN
+(SIGCOMM 2018) waits for .1 to .3 ms, adapters for longer by default (67 ms)."""
 REORDER = 32
-"""Packets behind a missing one after which selective repeat asks for it: sprayed packets overtake."""
+"""Packets behind a missing one after which selective repeat asks for it, as packets overtake."""
 
 
 def messages_of(kind: Kind, n: int) -> Messages:
