@@ -126,7 +126,7 @@ def test_threads_and_pauses_of_the_controller_change_nothing(tmp_path: Path) -> 
     settings: dict[str, Any] = {"faults": "leaf0->spine1:0.05", "routing": "spray"}
     one = record(tmp_path / "a", **settings)
     more = record(tmp_path / "b", threads=3, **settings)
-    longer = record(tmp_path / "c", **(settings | {"epochs": 1, "epoch_ms": 200}))
+    longer = record(tmp_path / "c", epochs=1, epoch_ms=200, **settings)
     for other in (more, longer):
         assert lasted(other).tolist() == lasted(one).tolist()
         assert other.table("flows")["sent"].tolist() == one.table("flows")["sent"].tolist()
