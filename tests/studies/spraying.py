@@ -55,7 +55,7 @@ ITERATIONS = (1, 2, 4, 8)
 
 def methods_of(routing: Routing, methods: str = METHODS) -> str:
     """Return the methods that can be asked where switches choose uplinks so."""
-    return methods if routing == "ecmp" else f"{methods},spray-check"
+    return methods if routing == "ecmp" else f"{methods},spray-check,spray-check+pool"
 
 
 def scored(folder: Path, **settings: Any) -> dict[str, tuple[float, int, int]]:
