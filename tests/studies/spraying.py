@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, get_args
 
@@ -22,6 +22,9 @@ import numpy as np
 import numpy.typing as npt
 from rich.console import Console
 
+from analysis.methods.diagnosis import Diagnosis
+from analysis.methods.spray_check import SprayCheck
+from analysis.telemetry.telemetry import Telemetry
 from canary import run
 from testbed.measurements.spray_check.routings import Routing
 from testbed.record.run import RunDirectory
@@ -230,10 +233,10 @@ def print_senders(console: Console) -> None:
     and what senders do about losses."""
     rates = ("0.015", "0.005")
     console.print(
-        f"\nIteration without faults, and what a link of 1.5 % and .5 % adds, {5} seeds\n"
+        "\nIteration without faults, and what a link of 1.5 % and of .5 % adds, 5 seeds\n"
     )
     rows = []
-    for traffic in ("ring-allreduce", "all-to-all", "tree"):
+    for traffic in ("ring-allreduce", "all-to-all"):
         for recovery in ("go-back-n", "selective-repeat"):
             row = [f"`{traffic}`", f"`{recovery}`"]
             for routing in ROUTINGS:
@@ -258,21 +261,57 @@ def print_senders(console: Console) -> None:
     print_table(console, head, rows)
 
 
+class Cumulative(SprayCheck):
+    """`spray-check`, asked after each epoch for what all epochs so far counted.
+
+    Attributes:
+        verdicts: The links that it blamed after each.
+    """
+
+    base = "cumulative"
+    changes = ()
+
+    def __init__(self, *, pool: bool = False) -> None:
+        super().__init__(pool=pool)
+        self.verdicts: list[list[int]] = []
+        self._packets: npt.NDArray[np.int64] | None = None
+
+    @property
+    def name(self) -> str:
+        """Return a name for each of both."""
+        return f"cumulative-{self.pool}"
+
+    def localize(self, telemetry: Telemetry) -> Diagnosis:
+        """Return the verdict on all counts so far."""
+        counts = telemetry.need("spray_check", self.name)
+        before = np.zeros_like(counts.packets) if self._packets is None else self._packets
+        self._packets = before + counts.packets
+        views = {"spray_check": replace(counts, packets=self._packets)}
+        verdict = super().localize(replace(telemetry, views=views))
+        self.verdicts.append(verdict.flagged.tolist())
+        return verdict
+
+
+def found_alone(folder: Path, **settings: Any) -> npt.NDArray[np.bool_]:
+    """Return whether the faulty link alone was blamed after each iteration, without and with
+    pooling, bool[2, iterations]."""
+    asked = [Cumulative(pool=pool) for pool in (False, True)]
+    run(path=folder / "run", methods=asked, diagnose="epoch", **settings)
+    truth = np.flatnonzero(RunDirectory(folder / "run").table("links")["faulty"]).tolist()
+    epochs = settings["epochs"]
+    return np.asarray([[each == truth for each in one.verdicts[:epochs]] for one in asked])
+
+
 def print_spines(console: Console) -> None:
-    """Print in how many seeds a method names a link of 64 spines alone, by iterations."""
-    for rate, methods in (("0.015", "spray-check,mle,flock,detector"), ("0.005", "spray-check")):
-        console.print(
-            f"\n64 spines, one link of {rate}: of ten seeds, the link alone, by iterations"
-        )
-        counts = ITERATIONS[:1] if rate == "0.015" else ITERATIONS
-        rows: dict[str, list[str]] = {name: [] for name in methods.split(",")}
-        for epochs in counts:
-            settings = {**MANY_SPINES, "epochs": epochs, "faults": f"1links:{rate}"}
-            found = [in_folder(scored, methods=methods, seed=seed, **settings) for seed in SEEDS]
-            for name, row in rows.items():
-                row.append(str(sum(each[name][0] == 1 for each in found)))
-        head = ["method", *(f"{n} iterations" for n in counts)]
-        print_table(console, head, [[f"`{name}`", *row] for name, row in rows.items()])
+    """Print in how many seeds `spray-check` names a link of 64 spines alone, by iterations."""
+    console.print(f"\n64 spines, {len(SEEDS)} seeds: those in which the link alone is blamed\n")
+    print_table(console, ["a link of", "method", *(f"{n} iterations" for n in ITERATIONS)], [])
+    for rate, most in (("0.015", 2), ("0.005", 8)):
+        settings: dict[str, Any] = MANY_SPINES | {"epochs": most, "faults": f"1links:{rate}"}
+        alone = sum(in_folder(found_alone, seed=seed, **settings).astype(int) for seed in SEEDS)
+        for name, row in zip(("spray-check", "spray-check+pool"), alone, strict=True):
+            cells = [str(row[n - 1]) if n <= most else "–" for n in ITERATIONS]
+            console.print("|", " | ".join([rate, f"`{name}`", *cells]), "|", soft_wrap=True)
 
 
 PARTS: Mapping[str, Callable[[Console], None]] = {
