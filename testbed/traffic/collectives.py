@@ -17,10 +17,11 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Literal, cast, get_args
+from typing import cast, get_args
 
 import numpy as np
 
+from testbed.arrays import LongArray
 from testbed.fabric.packet_fabric import PacketFabric
 from testbed.network.ranks import Recovery
 from testbed.traffic.flows import MAX_FRAME, MIN_FRAME, UDP, Traffic
@@ -33,9 +34,7 @@ from testbed.traffic.generator import (
     frames_before,
     serialise,
 )
-from testbed.traffic.reacting import messages_of, reacting, tree_connections
-
-Kind = Literal["ring-allreduce", "all-to-all", "tree"]
+from testbed.traffic.reacting import Kind, messages_of, reacting, tree_connections
 
 COLLECTIVES: tuple[Kind, ...] = get_args(Kind)
 
@@ -173,12 +172,7 @@ def send_collective(
             raise _within_racks(wanted, n)
         return traffic
     step = np.arange(int(np.ceil(duration_s * 1e9 / plan.step_ns)))
-    if wanted.kind == "tree":
-        rank, to = (np.tile(each, len(step)) for each in tree_connections(n))
-    else:
-        distance = step % (n - 1) + 1 if wanted.kind == "all-to-all" else np.ones_like(step)
-        rank = np.tile(np.arange(n), len(step))
-        to = (rank + distance.repeat(n)) % n
+    rank, to = _pairs(wanted.kind, n, step)
     flow, flow_of = np.unique(rank * n + to, return_inverse=True)
     flow_of = flow_of.reshape(-1)
     src, dst = host[flow // n], host[flow % n]
@@ -210,6 +204,16 @@ def send_collective(
             frame_ns,
         ),
     )
+
+
+def _pairs(kind: Kind, n: int, step: LongArray) -> tuple[LongArray, LongArray]:
+    """Return which rank sends a chunk to which, step by step."""
+    if kind == "tree":
+        sender, receiver = tree_connections(n)
+        return np.tile(sender, len(step)), np.tile(receiver, len(step))
+    distance = step % (n - 1) + 1 if kind == "all-to-all" else np.ones_like(step)
+    rank = np.tile(np.arange(n), len(step))
+    return rank, (rank + distance.repeat(n)) % n
 
 
 def _within_racks(wanted: Collective, n: int) -> TrafficError:

@@ -8,7 +8,7 @@ the way down. So a packet that is lost in silence costs all ranks time, and that
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Literal
 
 import numpy as np
 
@@ -18,8 +18,8 @@ from testbed.network.ranks import Messages, Ranks, Recovery
 from testbed.network.schedules import Packets
 from testbed.traffic.flows import MAX_FRAME, UDP, Traffic
 
-if TYPE_CHECKING:
-    from testbed.traffic.collectives import Kind
+Kind = Literal["ring-allreduce", "all-to-all", "tree"]
+"""A collective."""
 
 TIMEOUT_NS = 1_000_000
 """After so long without an answer packets are sent again: 25 round trips of an empty fabric. IRN

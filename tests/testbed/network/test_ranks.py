@@ -13,9 +13,8 @@ from canary import run
 from testbed.errors import UserError
 from testbed.network.ranks import Messages
 from testbed.record.run import RunDirectory
-from testbed.traffic.collectives import Kind
 from testbed.traffic.generator import WIRE_BITS
-from testbed.traffic.reacting import TIMEOUT_NS, messages_of
+from testbed.traffic.reacting import TIMEOUT_NS, Kind, messages_of
 
 SMALL: dict[str, Any] = {
     "topology": "leaf-spine:4:2:1",  # 8 hosts, 2 at each leaf
