@@ -51,7 +51,8 @@ class SprayCheck(Method):
             ``pool``, of healthy links.
         noise: The highest loss rate of a healthy link (Flock, section 6.3: 1e-4).
         pairs: The lossy ways that a blamed link needs, or all of its ways if they are fewer.
-        pool: Whether the ways of a link are also added up.
+        pool: Whether the ways of a link are also added up. Healthy ways must differ by chance
+            alone: with flowlets, whose bursts differ more, healthy links are blamed.
 
     Three leaves send over two spines, and one link loses a tenth:
 

@@ -309,7 +309,8 @@ def print_spines(console: Console) -> None:
     print_table(console, ["a link of", "method", *(f"{n} iterations" for n in ITERATIONS)], [])
     for rate, most in (("0.015", 2), ("0.005", 8)):
         settings: dict[str, Any] = MANY_SPINES | {"epochs": most, "faults": f"1links:{rate}"}
-        alone = sum(in_folder(found_alone, seed=seed, **settings).astype(int) for seed in SEEDS)
+        every = [in_folder(found_alone, seed=seed, **settings) for seed in SEEDS]
+        alone = np.sum(every, axis=0)
         for name, row in zip(("spray-check", "spray-check+pool"), alone, strict=True):
             cells = [str(row[n - 1]) if n <= most else "–" for n in ITERATIONS]
             console.print("|", " | ".join([rate, f"`{name}`", *cells]), "|", soft_wrap=True)

@@ -33,7 +33,8 @@ def test_real_packets_are_spread_and_counted(
         pytest.skip(reason)
     settings: dict[str, Any] = {"topology": "leaf-spine:4:2:1", "tcp": 0, "faults": FAULT}
     settings |= {"methods": "spray-check,any-loss", "backend": backend, "routing": routing}
-    run(path=tmp_path / "r", seed=3, noise=0, **settings, **paced(2, 4000, 0.3))
+    settings |= paced(2, 4000, 0.3)
+    run(path=tmp_path / "r", seed=3, noise=0, **settings)
     record = RunDirectory(tmp_path / "r")
     assert record.network["conservation"].get("unaccounted") == 0
     assert not record.network["degraded"]
