@@ -45,7 +45,7 @@ class GivenSettings(TypedDict, total=False):
     load: float | Literal["auto"]
     flow_rate: Range
     locality: str | float
-    routing: Literal["ecmp", "spray"]
+    routing: Literal["ecmp", "flowlet", "spray", "adaptive"]
     monitors: Names
     alpha: int
     beta: int

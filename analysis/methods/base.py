@@ -15,7 +15,7 @@ import numpy.typing as npt
 from analysis.methods.classes import with_classes, with_unseen
 from analysis.methods.constraints import checked
 from analysis.methods.diagnosis import UNRANKED, Diagnosis, both_directions, sorted_links
-from analysis.methods.domain import Domain, World
+from analysis.methods.domain import ROUTED, Domain, World
 from analysis.methods.variants import Change, on
 from analysis.telemetry.identifiability import Identifiability, Observations
 from analysis.telemetry.telemetry import Connections, Telemetry
@@ -68,8 +68,8 @@ class Method(ABC):
         base: The method's name without changes. A class may define `name` instead.
         paper: Paper and sections that describe the algorithm; None for methods of this project.
         domain: What the paper assumes; None if that is not known.
-        sprayed: What the method assumes of paths that does not hold where switches spray packets,
-            and what becomes of it; "" if spraying makes no difference to it.
+        sprayed: What the method assumes of paths that does not hold where the packets of a flow
+            take several, and what becomes of it; "" if that makes no difference to it.
         reads: The part of the telemetry.
         changes: The changes to the published algorithm that the constructor's parameters turn on.
 
@@ -148,9 +148,10 @@ class Method(ABC):
         return int(telemetry.need(self.reads, self.name).sent.sum())
 
     def outside(self, telemetry: Telemetry, world: World) -> str:
-        """Return a line on what of a run is outside of the method's domain, and on what spraying
-        does to it; "" if nothing is."""
-        found = [f"packets were sprayed: {self.sprayed}"] if world.sprayed and self.sprayed else []
+        """Return a line on what of a run is outside of the method's domain, and on what its routing
+        does to the method; "" if nothing is."""
+        routed = ROUTED.get(world.routing)
+        found = [f"{routed}: {self.sprayed}"] if routed and self.sprayed else []
         if self.domain is not None:
             part = getattr(telemetry, getattr(self, "reads", ""), None)
             sent = getattr(part, "sent", np.zeros(0))

@@ -19,6 +19,13 @@ SPRAYED_FLOWS = "a flow's path is unknown, and the model takes it for one of man
 """What methods assume of paths that does not hold where packets are sprayed, by what they read.
 Probes name their own way, so nothing changes for them."""
 
+ROUTED = {
+    "spray": "packets were sprayed",
+    "flowlet": "each flowlet took a way of its own",
+    "adaptive": "each packet took the way with the shorter queue",
+}
+"""What switches did that do not choose an uplink by the hash of a flow, by the setting ROUTING."""
+
 
 @dataclass(frozen=True)
 class World:
@@ -29,14 +36,14 @@ class World:
         faulty: How many of them are faulty.
         healthy_loss: The most that a healthy link loses, a share of its packets; None if unknown.
         devices: How many switches failed.
-        sprayed: Whether switches chose an uplink for each packet and not for each flow.
+        routing: How switches chose uplinks: ``ecmp``, one for each flow, or one of `ROUTED`.
     """
 
     links: int
     faulty: int
     healthy_loss: float | None = None
     devices: int = 0
-    sprayed: bool = False
+    routing: str = "ecmp"
 
 
 @dataclass(frozen=True)

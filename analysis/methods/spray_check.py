@@ -20,6 +20,7 @@ from scipy.special import ndtri
 from analysis.methods.base import Method
 from analysis.methods.constraints import Count, Probability, Rate
 from analysis.methods.diagnosis import Diagnosis
+from analysis.methods.variants import Change
 from analysis.telemetry.telemetry import Probes, Telemetry
 from testbed.arrays import BoolArray, FloatArray
 from testbed.fabric.clos import Fabric
@@ -41,10 +42,17 @@ class SprayCheck(Method):
     lossy ways cross, its ways count as explained, and so on while a link has lossy ways of
     ``pairs`` pairs.
 
+    With ``pool``, what the ways of a link lack is then added up, without those that cross a blamed
+    link: the link that lacks most, measured by what chance explains, is blamed if that is more than
+    chance explains for any healthy link, and so on.
+
     Args:
-        significance: The expected number of healthy ways that are taken for lossy.
+        significance: The expected number of healthy ways that are taken for lossy, and, with
+            ``pool``, of healthy links.
         noise: The highest loss rate of a healthy link (Flock, section 6.3: 1e-4).
         pairs: The lossy ways that a blamed link needs, or all of its ways if they are fewer.
+        pool: Whether the ways of a link are also added up. Healthy ways must differ by chance
+            alone: with flowlets, whose bursts differ more, healthy links are blamed.
 
     Three leaves send over two spines, and one link loses a tenth:
 
@@ -66,13 +74,30 @@ class SprayCheck(Method):
     """
 
     base = "spray-check"
+    changes = (
+        Change(
+            "pool",
+            "pool",
+            True,
+            "public description",
+            "Pairs of leaves whose ways bring less than their share are intersected to a link.",
+            "What all ways of a link lack is added up, and compared with chance.",
+            "Where packets are not sprayed evenly, no single way of a faint fault stands out.",
+        ),
+    )
 
     def __init__(
-        self, *, significance: Probability = 0.05, noise: Rate = 1e-4, pairs: Count = 2
+        self,
+        *,
+        significance: Probability = 0.05,
+        noise: Rate = 1e-4,
+        pairs: Count = 2,
+        pool: bool = False,
     ) -> None:
         self.significance = significance
         self.noise = noise
         self.pairs = pairs
+        self.pool = pool
 
     def data(self, telemetry: Telemetry) -> Ways:
         """Return the ways between leaves.
@@ -92,7 +117,7 @@ class SprayCheck(Method):
     def infer(self, data: Ways, fabric: Fabric, /) -> Diagnosis:
         """Return the diagnosis; a link's score is the number of lossy ways that it explains, plus
         the share of packets that all its ways lack."""
-        lossy, expected = self.lossy_ways(data)
+        lossy, expected, spread = self.lossy_ways(data)
         sent = _sums(data, expected, fabric.n_links)
         lacking = _sums(data, np.maximum(expected - data.packets, 0), fabric.n_links)
         share = np.minimum(lacking / np.maximum(sent, 1), 1)
@@ -106,12 +131,36 @@ class SprayCheck(Method):
                 break
             blamed[worst] = explains[worst]
             lossy &= (data.up != worst) & (data.down != worst)
+        if self.pool:
+            self._blame_pooled(data, expected, spread, blamed)
         score = np.where(blamed > 0, blamed, explains) + share
         return self.diagnosis(fabric, np.flatnonzero(blamed), score=score)
 
-    def lossy_ways(self, data: Ways) -> tuple[BoolArray, FloatArray]:
-        """Return which ways are lossy, bool[pairs, spines], and the packets that each would have
-        brought if it had lost none, float64[pairs, spines].
+    def _blame_pooled(
+        self, data: Ways, expected: FloatArray, spread: float, blamed: FloatArray
+    ) -> None:
+        """Blame links whose ways lack, together, more than chance explains: note in ``blamed`` by
+        how many standard deviations."""
+        n_links = len(blamed)
+        limit = ndtri(1 - self.significance / n_links)
+        healthy = 2 * self.noise * expected
+        left = ~np.isnan(data.packets) & (expected > 0)
+        for link in np.flatnonzero(blamed):
+            left &= (data.up != link) & (data.down != link)
+        while True:
+            lacks = _sums(data, np.where(left, expected - data.packets - healthy, 0), n_links)
+            chance = np.where(left, spread**2 * expected + healthy + 1, 0)
+            z = lacks / np.sqrt(np.maximum(_sums(data, chance, n_links), 1))
+            worst = int(np.argmax(z))
+            if z[worst] <= limit:
+                return
+            blamed[worst] = z[worst]
+            left &= (data.up != worst) & (data.down != worst)
+
+    def lossy_ways(self, data: Ways) -> tuple[BoolArray, FloatArray, float]:
+        """Return which ways are lossy, bool[pairs, spines], the packets that each would have
+        brought if it had lost none, float64[pairs, spines], and how far healthy ways are from
+        theirs.
 
         The reference of a way is its share of what its pair's middle way brought. How far healthy
         ways are from theirs depends on how packets are sprayed: more if at random, less if in turn.
@@ -137,7 +186,7 @@ class SprayCheck(Method):
             rows = np.flatnonzero(z[np.arange(len(z)), worst] > limit)
             if not len(rows):
                 lossy = ~kept & ~np.isnan(data.packets)
-                return lossy, np.nan_to_num(expected)
+                return lossy, np.nan_to_num(expected), float(spread)
             kept[rows, worst[rows]] = False
 
     @property

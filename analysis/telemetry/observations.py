@@ -18,9 +18,10 @@ Where a link of a host was faulty, everything that hosts measure is told with th
 before and behind its path, as 007, Flock and NetBouncer have them in their graphs. Segments, which
 lie between switches, do not cross them.
 
-Where switches sprayed packets (``ROUTING=spray``), flows have no path of their own: A2 tells none,
-and a flow that left a switch may be at any next one, as if its route had changed. Traceroutes are
-told as they are: each shows one of the ways that packets of its connection took.
+Where switches did not choose an uplink by the hash of a flow (``ROUTING``), flows have no path of
+their own: A2 tells none, and a flow that left a switch may be at any next one, as if its route had
+changed. Traceroutes are told as they are: each shows one of the ways that packets of its connection
+took.
 """
 
 from __future__ import annotations
@@ -185,8 +186,8 @@ class Source:
 
 
 def was_sprayed(record: Record) -> bool:
-    """Return True if the switches of a run chose an uplink for each packet."""
-    return record.config.get("routing", "ecmp") == "spray"
+    """Return True if the switches of a run chose no uplink for a whole flow."""
+    return record.config.get("routing", "ecmp") != "ecmp"
 
 
 def segments(source: Source) -> SegmentCounts:

@@ -27,8 +27,9 @@ from testbed.faults.events import Event, parse_events
 from testbed.faults.plan import FaultPlan, noise_rates
 from testbed.measurements.canary.selection import UNLIMITED, SelectionParameters, flows_that_fit
 from testbed.measurements.measurement import Limits, Measurement
-from testbed.measurements.programs import Routing, switch_program
+from testbed.measurements.programs import switch_program
 from testbed.measurements.registry import STANDARD
+from testbed.measurements.spray_check.routings import Routing, check_routing
 from testbed.measurements.traces.path_discovery import host_rate_limit
 from testbed.network.kinds import NetworkKind
 from testbed.network.virtual import LinkModel
@@ -224,6 +225,7 @@ def inputs_of(
     """
     fabric, limits = layout.fabric, layout.limits
     assert isinstance(fabric, PacketFabric)  # as its network sends packets
+    check_routing(layout.routing, fabric)
     segments = fabric.segments(layout.monitors, layout.seed)
     most = flows_that_fit(segments, _crossing(fabric, traffic))
     fit = int(most.min(initial=UNLIMITED))

@@ -17,7 +17,8 @@ from testbed.fabric.pathbf import bloom_mask
 from testbed.measurements.measurement import Counts
 from testbed.measurements.tables import joined
 from testbed.network.network import EmulatorDrops, OwnLosses, Statistics, Switchable
-from testbed.network.virtual import DROP_CAUSES
+from testbed.network.ranks import Iterations
+from testbed.network.virtual import DROP_CAUSES, VirtualNetwork
 from testbed.record.documents import Conservation, Network
 from testbed.record.fabric_file import fabric_columns
 from testbed.record.tables import Columns, Texts
@@ -109,12 +110,20 @@ def record(emulation: Emulation, history: History, writer: Recorder, drained: bo
     if by_emulator is not None:
         writer.table("emulator_drops", vars(by_emulator))
     writer.table("flows", _flows(emulation, counts))
+    if (done := _iterations(emulation)) is not None:
+        writer.table("iterations", {"begin_ns": done.begin_ns, "end_ns": done.end_ns})
     for name, columns in joined(one.tables(counts) for one in emulation.measured.values()).items():
         writer.table(name, columns)
     writer.table("drops", _drops(emulation, drops[drops["source"] == emulation.data.number]))
     counts = replace(counts, statistics=_statistics(emulation, counts, crossed, injected))
     network_json = _network(emulation, history, counts, by_emulator, drained)
     writer.json("network.json", network_json)
+
+
+def _iterations(emulation: Emulation) -> Iterations | None:
+    """Return the iterations of a collective by now; None if no senders react."""
+    network = emulation.network
+    return network.iterations() if isinstance(network, VirtualNetwork) else None
 
 
 def _counts(emulation: Emulation, history: History) -> Counts:
@@ -283,6 +292,8 @@ def _network(
     }
     if emulation.plan.whole(emulation.topology) is not emulation.topology:
         network["host_links"] = True
+    if (done := _iterations(emulation)) is not None:
+        network["sent_again"] = int(done.resent.sum())
     if isinstance(emulation.network, Switchable):
         network["slowdown"] = history.slowdown
         links, hosts = emulation.events.switched_off()

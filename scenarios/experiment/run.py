@@ -23,7 +23,7 @@ from analysis.methods.base import views_of
 from analysis.methods.diagnosis import Diagnosis
 from analysis.methods.domain import World
 from analysis.methods.registry import METHODS, BuiltMethod, find_methods
-from analysis.telemetry.observations import read_telemetry, was_sprayed
+from analysis.telemetry.observations import read_telemetry
 from analysis.telemetry.telemetry import MissingTelemetry, SegmentCounts
 from scenarios.experiment.backends import need_network
 from scenarios.experiment.by_epoch import EpochVerdicts
@@ -287,7 +287,7 @@ def _diagnose(
         faulty=len(truth),
         healthy_loss=noise_range(str(config["noise"]))[1] if "noise" in config else None,
         devices=len(failed_devices(run)),
-        sprayed=was_sprayed(run),
+        routing=str(config.get("routing", "ecmp")),
     )
     summary: Summary = {
         "scenario": config["scenario"],

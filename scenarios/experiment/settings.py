@@ -22,8 +22,8 @@ from testbed.fabric.clos import Fabric
 from testbed.fabric.names import nearest, shortened
 from testbed.fabric.topologies import is_described
 from testbed.faults.plan import noise_range
-from testbed.measurements.programs import Routing
 from testbed.measurements.registry import check_names
+from testbed.measurements.spray_check.routings import Routing
 from testbed.network.kinds import NETWORKS, NetworkKind
 from testbed.record.documents import EPOCHS, TELEMETRY
 from testbed.record.messages import first_problem
@@ -118,8 +118,9 @@ class Settings:
         Field(
             description="`hadoop`, `websearch`, `storage`, `pareto` or `SIZES.txt` (flow "
             "sizes, each with the share of flows that are no larger; `:bytes` or `:packets=1460` "
-            "says their unit), each with `:skewed`; `ring-allreduce` or `all-to-all`, with "
-            "`:ranks=16` and `:mb=16`; `FLOWS.csv` (`src,dst,bytes,start`); "
+            "says their unit), each with `:skewed`; `ring-allreduce`, `all-to-all` or "
+            "`tree`, with `:ranks=16` and `:mb=16`, and `:go-back-n` or `:selective-repeat` for "
+            "senders that react to losses; `FLOWS.csv` (`src,dst,bytes,start`); "
             "or `FILE.pcap[ng][.gz]`, with `:fit` to squeeze its timing into the run,"
             " `:inner` for the packets in tunnels"
         ),
@@ -165,8 +166,9 @@ class Settings:
     routing: Annotated[
         Routing,
         Field(
-            description="how switches choose among equal-cost uplinks: `ecmp`, one for each flow, "
-            "or `spray`, one for each packet"
+            description="how switches choose among equal-cost uplinks: `ecmp`, one for each flow; "
+            "`flowlet`, one for each burst of it; `spray`, one for each packet, in turn; or "
+            "`adaptive`, for each packet the one with the shorter queue"
         ),
     ] = "ecmp"
     monitors: Annotated[
@@ -244,8 +246,8 @@ class Settings:
             description="measurements to make besides those that `METHODS` read, for methods of "
             "later: `canary`, `bounce`, `matrix`, `traces`, `counters` (of interfaces), "
             "`loss_radar`, `fermat`, `flow_radar` (losses of flows on links), `int` (paths of "
-            "flows), `spray_check` (with `ROUTING=spray`) or those of installed packages, joined "
-            "by `+`; `all`: the first four; `none`"
+            "flows), `spray_check` (with another `ROUTING` than `ecmp`) or those of installed "
+            "packages, joined by `+`; `all`: the first four; `none`"
         ),
     ] = "none"
     diagnose: Annotated[
@@ -349,7 +351,12 @@ class Settings:
         self.window  # noqa: B018
         self.flow_rates  # noqa: B018
         locality_share(self.locality)
-        collective(self.traffic)
+        wanted = collective(self.traffic)
+        if wanted is not None and wanted.recovery is not None and self.network.real_time:
+            raise SettingsError(
+                f"TRAFFIC={self.traffic} reacts to losses in virtual time alone: leave out "
+                f"{wanted.recovery}, or use BACKEND=virtual"
+            )
         if self.injector not in self.network.injectors:
             needs = "packets" if self.injector == "p4" else "real links"
             raise SettingsError(

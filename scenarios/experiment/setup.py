@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -23,9 +23,11 @@ from testbed.fabric.pathbf import bloom_mask, switch_ids
 from testbed.fabric.segments import Segments
 from testbed.faults.plan import FaultPlan
 from testbed.measurements.measurement import PacketRun, Running, Sending
+from testbed.measurements.spray_check.routings import time_routing
 from testbed.network.network import Network
 from testbed.network.sources import Source
-from testbed.traffic.packets import headers
+from testbed.traffic.generator import WIRE_BITS
+from testbed.traffic.packets import headers, with_roce
 from testbed.traffic.transfers import Transfers, take_transfers
 
 if TYPE_CHECKING:
@@ -104,6 +106,7 @@ def set_up(
     monitors: list[int] = np.unique(segments.downstream).tolist() if metered else []
     every = backend.controls
     uplinks = _install_forwarding(topology, every, ids, set(monitors))
+    time_routing(inputs.routing, every, inputs.network.line_rate_bps, inputs.links.rate_bps)
     clock = EpochClock(epochs.length_ns, backend.skew_ns, inputs.seed)
     injector = make_injector(inputs.injector, backend, inputs.plan, inputs.noise)
     if backend.drain_ns + backend.skew_ns > epochs.length_ns // 2:
@@ -111,7 +114,7 @@ def set_up(
     line_rate_bps = inputs.network.line_rate_bps
     traffic, transfers = take_transfers(inputs.traffic, inputs.tcp, inputs.seed, line_rate_bps)
     progress("probes", 0.8)
-    data = _frames(traffic, topology)
+    data = _frames(traffic, topology, inputs.links.rate_bps)
     run = PacketRun(
         network=backend.network,
         controls=every,
@@ -170,13 +173,21 @@ def _install_forwarding(
         ]
 
 
-def _frames(traffic: Traffic, topology: PacketFabric) -> Source:
-    """Return the frames of the traffic."""
+def _frames(traffic: Traffic, topology: PacketFabric, link_rate_bps: float) -> Source:
+    """Return the frames of the traffic, on links of a rate; 0: they are infinitely fast."""
     templates, lengths = headers(traffic, topology)
+    ranks = traffic.ranks
+    if ranks is not None:
+        answers = np.arange(traffic.n_flows) >= traffic.n_flows // 2
+        templates, lengths = with_roce(templates, lengths, answers)
+        if link_rate_bps:  # a host's own link has it, too
+            slowest = round(WIRE_BITS * 1e9 / link_rate_bps)
+            ranks = replace(ranks, frame_ns=max(ranks.frame_ns, slowest))
     return Source(
         packets=traffic.packets,
         templates=templates,
         template_length=lengths,
         src_host=traffic.src_host,
         dst_host=traffic.dst_host,
+        ranks=ranks,
     )

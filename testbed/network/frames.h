@@ -72,6 +72,17 @@ typedef struct {
     uint64_t mask, head, tail, sorted, limit;
 } queue_t;
 
+/* What a host does at a time (ranks.h), in a heap of which the first is due first. */
+typedef struct {
+    uint64_t time;
+    uint32_t who, value, kind;
+} deed_t;
+
+typedef struct {
+    uint64_t n, cap;
+    deed_t *items;
+} deeds_t;
+
 /* From thread to thread, on lines of the cache that nothing else shares. */
 typedef struct {
     parcels_t parcels;

@@ -54,6 +54,7 @@ typedef struct {
 } stats_t;
 
 typedef struct net_t net_t;
+typedef struct ranks ranks_t;
 
 /* A network's parts as Python gives them; the arrays are copied. */
 typedef struct {
@@ -94,6 +95,7 @@ typedef struct {
     events_t spare[2 * WHEEL]; /* memory of windows that are over; the last one's is in the cache */
     uint32_t spare_n;
     parcels_t far;     /* due beyond the wheel */
+    deeds_t deeds;     /* of this thread's hosts (ranks.h) */
     mail_t *mail[2];   /* of a window, to each thread */
     stack_t_ frames;
     stats_t stats;
@@ -122,6 +124,14 @@ struct net_t {
     link_t *links;       /* fabric, then host->ToR, then ToR->host */
     depth_t *depths;     /* of their queues */
     source_t sources[MAX_SOURCES];
+    ranks_t *ranks; /* NULL: hosts answer nothing */
+    struct rank_state {
+        struct sender *senders;
+        struct receiver *receivers;
+        struct rank *ranks;
+        uint32_t *waits; /* [2 * n_messages]: what each message still needs */
+        uint64_t *bits;
+    } state;
     pool_t pool;
     queue_t queue; /* of all events, while one thread runs them in the order of time */
     int alike;     /* all links have the same delay, and none has a rate */
@@ -258,6 +268,8 @@ static int has_room(void *context, uint32_t port, uint32_t length) {
     return !link->rate || backlog(link, part->now) + length <= link->queue;
 }
 
+static void note_arrival(part_t *part, const frame_t *frame, uint64_t now);
+
 static void deliver(part_t *part, frame_t *frame, uint32_t host, uint64_t now) {
     part->stats.delivered++;
     if (frame->kind == KIND_REPLY) {
@@ -274,6 +286,7 @@ static void deliver(part_t *part, frame_t *frame, uint32_t host, uint64_t now) {
         } else {
             source->delivered[frame->tag]++;
             if (source->travelled) source->travelled[frame->tag] += now - frame->born;
+            if (source->heard) note_arrival(part, frame, now);
         }
     }
     frame_free(part, frame);
@@ -289,8 +302,12 @@ static __attribute__((noinline)) uint64_t serialised(link_t *link, depth_t *dept
     return link->busy_until = done + (uint64_t)length * 8000000000ull / link->rate;
 }
 
+static inline int hears(const part_t *part, const frame_t *frame) {
+    return frame->kind != KIND_REPLY && part->net->sources[frame->kind].heard;
+}
+
 /* Put a frame on a link; it arrives after waiting, serialisation and propagation. What reaches its
- * host within this run has no event of its own: hosts answer nothing. `ordered`: events are put behind
+ * host within this run has no event of its own, nor has what hosts react to (ranks.h). `ordered`: events are put behind
  * each other (in_order.h). */
 static inline __attribute__((always_inline)) void transmit(part_t *part, frame_t *frame,
                                                            uint32_t index, uint64_t now,
@@ -303,7 +320,7 @@ static inline __attribute__((always_inline)) void transmit(part_t *part, frame_t
     frame->link = index;
     frame->number = (uint32_t)link->packets++;
     if (link->to_host) {
-        if (time < part->until)
+        if (time < part->until || (!ordered && hears(part, frame)))
             deliver(part, frame, link->dst, time);
         else if (ordered)
             wait_in(part, time, frame);

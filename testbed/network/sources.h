@@ -24,6 +24,7 @@ typedef struct {
     const uint32_t *src_host, *dst_host;
     uint32_t *sent, *delivered;
     uint64_t *travelled; /* ns that the delivered took; NULL: not noted. virtual.c alone does */
+    uint64_t heard;      /* whether hosts react to what arrives (ranks.h), in virtual.c alone */
 } source_t;
 
 /* An ICMP message that a host received. */

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from testbed.network.ranks import Ranks
 from testbed.network.schedules import Packets, Schedule, listed
 
 FRAME_MAX = 1600
@@ -37,6 +38,8 @@ class Source:
         templates: The header bytes of each flow's frames, uint8[F, stride].
         template_length: The number of bytes of each template, uint16[F].
         src_host, dst_host: The sender and the receiver of each flow, int32[F].
+        ranks: Hosts that send on these flows as they receive, besides the packets; in virtual time
+            only.
     """
 
     packets: Schedule
@@ -44,10 +47,11 @@ class Source:
     template_length: npt.NDArray[np.uint16]
     src_host: npt.NDArray[np.int32]
     dst_host: npt.NDArray[np.int32]
+    ranks: Ranks | None = None
 
     def silent(self) -> Source:
         """Return a source with the same flows and no packets."""
-        return replace(self, packets=next(iter(self.packets.blocks())).cut(0))
+        return replace(self, packets=next(iter(self.packets.blocks())).cut(0), ranks=None)
 
     def later(self, by_ns: int) -> Source:
         """Return a source that sends all its packets ``by_ns`` (ns) later."""
@@ -75,6 +79,7 @@ class Feed(ctypes.Structure):
         ("sent", ctypes.c_void_p),
         ("delivered", ctypes.c_void_p),
         ("travelled", ctypes.c_void_p),
+        ("heard", ctypes.c_uint64),
     ]
     held: tuple[npt.NDArray[Any] | None, ...]
 
@@ -107,6 +112,7 @@ class FedSource:
         self.sent = np.zeros(flows, np.uint32)
         self.delivered = np.zeros(flows, np.uint32)
         self.travelled = np.zeros(flows, np.uint64) if timed else None
+        self._heard = source.ranks is not None
         self._length = np.ascontiguousarray(source.template_length, np.uint16)
         if {len(source.templates), len(self._length), len(source.dst_host)} != {flows}:
             raise ValueError("a source needs a template and two hosts for each flow")
@@ -170,6 +176,7 @@ class FedSource:
             self.sent.ctypes.data,
             self.delivered.ctypes.data,
             None if self.travelled is None else self.travelled.ctypes.data,
+            self._heard,
         )
         feed.held = (time, flow, size, ttl)
         return feed

@@ -20,6 +20,7 @@
 #include "portable.h"
 #include "counts.h"
 #include "in_order.h"
+#include "ranks.h"
 
 #define NEAR 3        /* events ahead of which frames are fetched into the cache; */
 #define MANY 100      /* of more switches a thread, which do not stay in the cache, they too */
@@ -150,6 +151,7 @@ static inline void begin_window(part_t *part, uint64_t window) {
     enter(part, window);
     uint64_t begin = part->next_begin - part->window_ns;
     if (part->far.n && window >= part->near_until) come_near(part);
+    if (part->deeds.n) run_ranks(part, part->next_begin < part->until ? part->next_begin : part->until);
     if (part->sent_until < begin) {
         uint64_t end = begin + SEND_AHEAD * part->window_ns;
         send_due(part, end < part->until ? end : part->until);
@@ -217,6 +219,8 @@ static inline uint64_t next_due(const part_t *part) {
         break;
     }
     if (part->far.n && part->near_until < next) next = part->near_until;
+    if (part->deeds.n && part->deeds.items->time / part->window_ns < next)
+        next = part->deeds.items->time / part->window_ns;
     return part->next_send < next ? part->next_send : next;
 }
 
@@ -449,6 +453,7 @@ EXPORT void net_free(net_t *net) {
         for (uint32_t i = 0; i < 2 * net->n_parts; i++)
             free(part->mail[i / net->n_parts][i % net->n_parts].parcels.items);
         free(part->far.items);
+        free(part->deeds.items);
         free(part->mail[0]);
         free(part->mail[1]);
         free(part->switches);
@@ -458,6 +463,7 @@ EXPORT void net_free(net_t *net) {
         free(part->replies);
     }
     pool_free(&net->pool);
+    free_ranks(net);
     free(net->parts);
     free(net->queue.items);
     free(net->switches);

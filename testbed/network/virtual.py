@@ -25,6 +25,7 @@ from testbed.dataplane import CAUSES, c_defines
 from testbed.errors import UserError
 from testbed.fabric.packet_fabric import PacketFabric
 from testbed.network.network import DROP, NetworkError, Statistics
+from testbed.network.ranks import GivenRanks, Iterations
 from testbed.network.schedules import FOREVER
 from testbed.network.sources import JUMBO_MAX, REPLY, FedSource, Feed, Source
 
@@ -154,6 +155,7 @@ class VirtualNetwork:
         self._threads = len(shares.boundary)
         self._drops, self._replies = np.empty(0, DROP), np.empty(0, REPLY)
         self._fed: list[FedSource] = []
+        self._ranks: GivenRanks | None = None
         self._now_ns = 0
         self._has_rate = links.rate_bps > 0
         setup = _Setup(
@@ -190,7 +192,15 @@ class VirtualNetwork:
         if number < 0:
             raise ValueError("the virtual network can have at most 8 sources")
         self._fed.append(fed)
+        if source.ranks is not None:
+            self._ranks = GivenRanks(source.ranks, number)
+            if self._library.net_add_ranks(self._net, ctypes.byref(self._ranks.structure)):
+                raise MemoryError("there is not enough memory for the ranks")
         return number
+
+    def iterations(self) -> Iterations | None:
+        """Return the iterations of ranks so far; None if no source has ranks."""
+        return None if self._ranks is None else self._ranks.iterations()
 
     def feed(self, number: int, source: Source) -> None:
         """Give a source its next frames, of the same flows; the former ones must have been sent."""
@@ -461,6 +471,7 @@ def _load() -> ctypes.CDLL:
             "net_new": (pointer, pointer),
             "net_free": (None, pointer),
             "net_add_source": (ctypes.c_int, pointer, pointer),
+            "net_add_ranks": (ctypes.c_int, pointer, pointer),
             "net_feed_source": (None, pointer, u32, pointer),
             "net_replace": (None, pointer, u32, pointer),
             "net_run": (ctypes.c_int, pointer, u64),

@@ -123,6 +123,12 @@ class Network(TypedDict):
             int, _field("the hosts at each ToR: with packets, or if `host_links`", ge=1, le=253)
         ]
     ]
+    sent_again: NotRequired[
+        Annotated[
+            int,
+            _field("data packets that senders of a collective sent again, if they react", ge=0),
+        ]
+    ]
     host_links: NotRequired[
         Annotated[bool, _field("whether links of hosts have a truth and a verdict, too")]
     ]

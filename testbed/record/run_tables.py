@@ -329,9 +329,21 @@ LINK_COUNTS = Schema(
     key=("epoch", "link"),
 )
 
+ITERATIONS = Schema(
+    "iterations",
+    "iterations of a collective whose senders react to losses",
+    (
+        Column("begin_ns", "int64", "when the first rank began it", "ns", low=0),
+        Column(
+            "end_ns", "int64", "when the last rank had sent and received all of it", "ns", low=0
+        ),
+    ),
+    required=False,
+)
+
 SPRAY_COUNTS = Schema(
     "spray_counts",
-    "what each leaf received of another leaf by each spine under `ROUTING=spray`",
+    "what each leaf received of another leaf by each spine where `ROUTING` is not `ecmp`",
     (
         Column("src_tor", "int32", "the leaf that the packets are from", numbers="tors"),
         Column("dst_tor", "int32", "the leaf that counted them", numbers="tors"),
@@ -448,6 +460,7 @@ TABLES = (
     LINK_LOSSES,
     SPRAY_COUNTS,
     INT_PATHS,
+    ITERATIONS,
     DIAGNOSIS,
     CAUSES,
     VERDICTS,

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from testbed.errors import UserError
+from testbed.network.ranks import Ranks
 from testbed.network.schedules import Packets, Schedule, listed
 
 TCP = 6
@@ -30,6 +31,8 @@ class Traffic:
         protocol: 6 or 17, uint8[F].
         packets: When the source host begins to send each packet, its flow, and the bytes of its
             frame with the Ethernet header, 64 to 1514.
+        ranks: Hosts that send on the flows as they receive, besides the packets; None: there are
+            none.
     """
 
     src_host: npt.NDArray[np.int32]
@@ -38,6 +41,7 @@ class Traffic:
     dst_port: npt.NDArray[np.uint16]
     protocol: npt.NDArray[np.uint8]
     packets: Schedule
+    ranks: Ranks | None = None
 
     @property
     def n_flows(self) -> int:

@@ -7,6 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from testbed.fabric.packet_fabric import PacketFabric
+from testbed.network.ranks import BTH
 from testbed.traffic.flows import TCP, Traffic
 
 Bytes = npt.NDArray[np.uint8]
@@ -41,6 +42,17 @@ def headers(traffic: Traffic, topology: PacketFabric) -> tuple[Bytes, npt.NDArra
     tcp = traffic.protocol == TCP
     frames[~tcp, ETHERNET + IPV4 + 4 :] = 0  # the ports lie where TCP's do
     return frames, np.where(tcp, TCP_FRAME, UDP_FRAME).astype(np.uint16)
+
+
+def with_roce(
+    templates: Bytes, lengths: npt.NDArray[np.uint16], answers: npt.NDArray[np.bool_]
+) -> tuple[Bytes, npt.NDArray[np.uint16]]:
+    """Return templates of UDP frames and their lengths with RoCEv2's headers behind UDP's: those of
+    `answers` acknowledge, the others carry data. Senders write the sequence numbers."""
+    longer = np.zeros((len(templates), UDP_FRAME + BTH), np.uint8)
+    longer[:, :UDP_FRAME] = templates[:, :UDP_FRAME]
+    longer[:, UDP_FRAME] = np.where(answers, 0x11, 0x04)
+    return longer, np.full_like(lengths, UDP_FRAME + BTH)
 
 
 def put(frames: Bytes, at: int, value: Field, width: int) -> None:

@@ -15,6 +15,7 @@ import pytest
 
 from testbed.measurements.programs import switch_program
 from testbed.measurements.registry import ON_REQUEST, find_measurement
+from testbed.measurements.spray_check.routings import Routing
 from tests.patience import PATIENCE_S
 from tests.programs import needs
 
@@ -61,11 +62,20 @@ def ids(build: Path) -> str:
 
 @pytest.mark.parametrize("build", MEASURED, ids=ids)
 def test_build_of_a_measurement_was_made_from_these_sources(build: Path) -> None:
-    own = hashlib.sha256((build.parent / "measurement.p4").read_bytes()).hexdigest()
+    folder = build.parent
+    own = {
+        str(p.relative_to(folder)): hashlib.sha256(p.read_bytes()).hexdigest()
+        for p in folder.rglob("*.p4")
+    }
     hint = f"{build} is older than the sources: run make -C p4"
-    assert recorded(build) == sources() | {"measurement.p4": own}, hint
-    routing = "spray" if ids(build) == "spray_check" else "ecmp"
-    assert switch_program([find_measurement(ids(build))], routing) == build / "canary.json"
+    assert recorded(build) == sources() | own, hint
+    names: dict[Routing, str] = {"ecmp": "canary"}
+    if ids(build) == "spray_check":
+        names = {"spray": "canary", "flowlet": "flowlet", "adaptive": "adaptive"}
+    for routing, name in names.items():
+        program = switch_program([find_measurement(ids(build))], routing)
+        assert program == build / f"{name}.json"
+    assert {p.stem for p in build.glob("*.json")} == {*names.values()}
 
 
 @needs("p4c")
@@ -74,16 +84,19 @@ def test_compiling_a_measurement_again_gives_the_committed_artifacts(
     build: Path, tmp_path: Path
 ) -> None:
     folder, own = copy_of_sources(tmp_path), tmp_path / "own"
-    own.mkdir()
-    shutil.copy(build.parent / "measurement.p4", own)
+    shutil.copytree(
+        build.parent, own, ignore=shutil.ignore_patterns("build", "*.py", "__pycache__")
+    )
     result = make(folder, f"{own}/build/sources.sha256")
     assert result.returncode == 0, result.stderr
     new = own / "build"
-    assert without_paths(json.loads((new / "canary.json").read_text())) == without_paths(
-        json.loads((build / "canary.json").read_text())
-    )
-    for name in ("canary.p4info.txtpb", "sources.sha256"):
-        assert statements(new / name) == statements(build / name)
+    for program in build.glob("*.json"):
+        assert without_paths(json.loads((new / program.name).read_text())) == without_paths(
+            json.loads(program.read_text())
+        )
+    for text in (*build.glob("*.txtpb"), build / "sources.sha256"):
+        assert statements(new / text.name) == statements(text)
+    assert sorted(p.name for p in new.iterdir()) == sorted(p.name for p in build.iterdir())
 
 
 def without_paths(value: Any) -> Any:

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import cast, get_args
 
 import pytest
 
@@ -21,6 +22,7 @@ from testbed.dataplane import FAULT as EGRESS_FAULT
 from testbed.fabric.fat_tree import FatTree
 from testbed.measurements.programs import switch_program
 from testbed.measurements.registry import find_measurement
+from testbed.measurements.spray_check.routings import Routing
 from tests.patience import PATIENCE_S
 from tests.programs import needs
 
@@ -49,10 +51,14 @@ from .frames import (
 pytestmark = needs("simple_switch", "simple_switch_CLI")
 
 PACKETS = 5000  # a switch; three switches
+ROUTING_BLOCK = "CanaryIngress.routing"
 PATH_BFS = (0x0, 0x77, 0x10400101, 0xFFFFFFFF)
 WINDOW_US = 1 << 17
 ICMP_PER_WINDOW = 13
 ICMP_WINDOW = EXPIRY.icmp_window
+TIMES = ("last_us", "since_us")
+"""Registers of times, which are real in BMv2."""
+NEVER_US = 2**32 - 1
 ALL32, ALL16, ALL8 = 0xFFFFFFFF, 0xFFFF, 0xFF
 ANY = (0, 0)
 # All that simple_switch's control tells of a wider register. `owners_again` makes up for it.
@@ -216,6 +222,12 @@ def report_paths(mirror: Mirror, hosts: list[int]) -> None:
         mirror.table(f"{LEAVING}.uplinks").add([port], f"{LEAVING}.choose", (1 << port,))
 
 
+def time_choices(mirror: Mirror, value: int) -> None:
+    """The pause between flowlets in us, or the rate of links, where the packets' times do not
+    matter: no pause, or an endless one; queues that never empty."""
+    mirror.table(f"{ROUTING_BLOCK}.timing").set_default(f"{ROUTING_BLOCK}.set_timing", (value,))
+
+
 def share_cells(mirror: Mirror) -> None:
     """Cells of a measurement's meters for the links of four ports."""
     for block in (ARRIVING, LEAVING):
@@ -313,7 +325,7 @@ def compare_state(
     compared = 0
     for name in names:
         mine = soft.register(name)
-        if name == ICMP_WINDOW:
+        if name == ICMP_WINDOW or name.endswith(TIMES):
             continue
         if mine.dtype.names:
             values = [min(int(v["hi"]) << 64 | int(v["lo"]), THRIFT_MAX) for v in mine]
@@ -346,15 +358,18 @@ def reports(soft: Switch) -> list[bytes]:
     [
         *(("tor0_0", ""), ("agg1_1", ""), ("core2", "")),
         *(("agg1_1", "loss_radar"), ("core2", "fermat"), ("tor0_0", "flow_radar")),
-        *(("tor0_0", "spray_check"), ("agg1_1", "spray_check")),
+        *(("tor0_0", "spray"), ("agg1_1", "spray")),
+        *(("tor0_0", "flowlet"), ("agg1_1", "flowlet")),
+        *(("tor0_0", "adaptive"), ("agg1_1", "adaptive")),
         ("tor0_0", "int"),
     ],
 )
 def test_soft_switch_and_simple_switch_agree_on_packets_registers_and_counters(
     name: str, meter: str, tmp_path: Path, record_property: Callable[[str, object], None]
 ) -> None:
-    routing = "spray" if meter == "spray_check" else "ecmp"
-    source = switch_program([find_measurement(meter)] if meter else [], routing)
+    routing = cast(Routing, meter if meter in get_args(Routing) else "ecmp")
+    own = "spray_check" if routing != "ecmp" else meter
+    source = switch_program([find_measurement(own)] if own else [], routing)
     program = Program.load(source, observe=VERDICT.field)
     topology = FatTree(4)
     fuzz = Fuzz(topology, topology.switch(name), random.Random(name))
@@ -364,10 +379,13 @@ def test_soft_switch_and_simple_switch_agree_on_packets_registers_and_counters(
     configure(scratch, fuzz, name)
     if meter in ("loss_radar", "fermat"):
         share_cells(mirror)
-    if meter == "spray_check":
+    if own == "spray_check":
         share_ways(mirror, fuzz.hosts)
-    if meter == "int":
+    if own == "int":
         report_paths(mirror, fuzz.hosts)
+    if meter in ("flowlet", "adaptive"):
+        for each in (mirror, scratch):
+            time_choices(each, NEVER_US if (name, meter) == ("tor0_0", "flowlet") else 0)
     with SimpleSwitch(source, tmp_path) as bmv2:
         handles = bmv2.configure(mirror.commands)
         both = Both(mirror.switch, bmv2, flushing(fuzz, scratch.switch))
@@ -418,3 +436,30 @@ def test_simple_switch_limits_time_exceeded_to_13_a_window(
         windows = int((time.monotonic() - begin) * 1e6 / WINDOW_US) + 2
     assert out is not None
     assert ICMP_PER_WINDOW <= answers <= min(60, ICMP_PER_WINDOW * windows)
+
+
+def test_both_end_flowlets_at_the_same_pauses(tmp_path: Path) -> None:
+    source = switch_program([], "flowlet")
+    topology = FatTree(4)
+    mirror = Mirror(Switch(Program.load(source, observe=VERDICT.field)))
+    install_forwarding(topology, 0, mirror, mask=0x10040100, monitor=True)
+    pause_us = 200_000
+    time_choices(mirror, pause_us)
+    rng = random.Random(5)
+    hosts = [int(ip) for ip in topology.host_ip]
+    flows = [Flow(hosts[0], hosts[-1], port, 80, TCP) for port in range(5000, 5008)]
+    numbers, ports = f"{ROUTING_BLOCK}.numbers", Counter[int]()
+    with SimpleSwitch(source, tmp_path) as bmv2:
+        bmv2.configure(mirror.commands)
+        begin = time.monotonic()
+        for _ in range(12):
+            for flow in rng.choices(flows, k=20):
+                now = int((time.monotonic() - begin) * 1e6) + 1_000_000
+                mine = mirror.switch.process(1, frame(flow), now)
+                bmv2.send(1, frame(flow))
+                assert bmv2.receive(PATIENCE_S) == mine[0]
+                ports[mine[0][0]] += 1
+            time.sleep(rng.choice([0.0, 2 * pause_us / 1e6]))
+        found = bmv2.registers([numbers])[numbers]
+    assert found == mirror.switch.register(numbers).tolist()
+    assert max(found) > 3 and len(ports) == 2

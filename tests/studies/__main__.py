@@ -21,7 +21,7 @@ from tests.studies.int_paths import print_int
 from tests.studies.laws import print_laws
 from tests.studies.probes import write_probes
 from tests.studies.published import print_published
-from tests.studies.spraying import print_spraying
+from tests.studies.spraying import PARTS, print_spraying
 from tests.studies.time_base import print_time
 from tests.studies.traces import write_traces
 
@@ -37,6 +37,7 @@ STUDIES: Mapping[str, Callable[[Console], None]] = {
     "data-planes": print_data_planes,
     "int": print_int,
     "spraying": print_spraying,
+    **PARTS,
 }
 
 

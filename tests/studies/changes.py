@@ -21,6 +21,7 @@ from analysis.telemetry.telemetry import Telemetry
 from scenarios.experiment.inputs import layout_of
 from scenarios.experiment.request import make_request
 from scenarios.experiment.without_packets import simulate
+from testbed.measurements.registry import MEASUREMENTS
 from tests.studies.data import write_rows
 
 SEEDS: Mapping[int, Sequence[int]] = {4: range(21, 26), 8: range(21, 24), 16: range(21, 22)}
@@ -37,6 +38,13 @@ def changes() -> Iterator[tuple[str, Change]]:
             yield from ((name, change) for change in changes_of(constructor))
 
 
+def measured() -> Iterator[tuple[str, Change]]:
+    """Return those of methods that can be asked about a run without packets."""
+    for name, change in changes():
+        if set(getattr(make_method(name), "views", ())) <= MEASUREMENTS.keys():
+            yield name, change
+
+
 def observed(**settings: Any) -> tuple[Telemetry, Any]:
     """Simulate a run without packets; return its telemetry and its faulty directed links."""
     request = make_request(None, {"backend": "flow", **settings})
@@ -46,7 +54,7 @@ def observed(**settings: Any) -> tuple[Telemetry, Any]:
 
 
 def write_changes(console: Console) -> None:
-    names = list(dict.fromkeys(n for name, c in changes() for n in (name, f"{name}+{c.name}")))
+    names = list(dict.fromkeys(n for name, c in measured() for n in (name, f"{name}+{c.name}")))
     names += [name for name in METHODS if "+" in name and name not in names]
     effects: dict[tuple[str, str, int], str] = {}
     for world, faults in WORLDS.items():

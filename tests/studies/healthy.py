@@ -13,7 +13,7 @@ from rich.console import Console
 
 from analysis.evaluation.metrics import score
 from analysis.methods.registry import METHODS, make_method
-from tests.studies.changes import changes, observed
+from tests.studies.changes import measured, observed
 from tests.studies.data import write_rows
 
 FABRICS: Mapping[str, tuple[dict[str, Any], int]] = {
@@ -28,7 +28,7 @@ NOISES = {"0": "0", "1e-5": "0.00001", "1e-4": "0.0001"}
 
 
 def write_healthy(console: Console) -> None:
-    names = list(dict.fromkeys(n for name, c in changes() for n in (name, f"{name}+{c.name}")))
+    names = list(dict.fromkeys(n for name, c in measured() for n in (name, f"{name}+{c.name}")))
     names += [name for name in METHODS if name not in names]
     blamed: dict[str, list[int]] = {name: [] for name in names}
     for title, (settings, seeds) in FABRICS.items():

@@ -7,7 +7,7 @@ import pytest
 
 from analysis.methods.registry import METHODS, make_method
 from analysis.methods.variants import split
-from tests.studies.changes import changes, observed
+from tests.studies.changes import changes, measured, observed
 
 OURS = "this project"
 
@@ -22,7 +22,7 @@ def test_every_change_is_named_and_off_in_the_published_method() -> None:
 @pytest.mark.parametrize("fabric", [{"k": 4}, {"topology": "leaf-spine:8:4"}], ids=["K=4", "ls"])
 def test_a_variant_of_ours_blames_no_more_healthy_links_than_its_method(fabric: Any) -> None:
     """Where nothing is faulty and every link loses 1e-4; larger fabrics: the study ``healthy``."""
-    names = [f"{name}+{change.name}" for name, change in changes() if change.whose == OURS]
+    names = [f"{name}+{change.name}" for name, change in measured() if change.whose == OURS]
     names += [name for name in METHODS if "+" in name]
     blamed = dict.fromkeys(names, 0)
     for seed in range(1, 6):

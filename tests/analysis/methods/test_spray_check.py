@@ -107,6 +107,32 @@ def test_a_link_that_loses_everything_is_found_and_ranked_first() -> None:
     assert set(np.argsort(verdict.score)[-2:].tolist()) == {9, 30}
 
 
+@pytest.mark.parametrize(
+    ("packets", "spread", "rate"), [(3000, 0.05, 0.005), (200_000, 1.0, 0.015)]
+)
+def test_pooled_ways_show_fainter_links(packets: int, spread: float, rate: float) -> None:
+    fabric, rng = FABRICS["8:4"], np.random.default_rng(9)
+    alone = {False: 0, True: 0}
+    for link in range(0, fabric.n_links, 4):
+        loss = np.full(fabric.n_links, 1e-5)
+        loss[link] = rate
+        telemetry = sprayed(fabric, loss, rng, packets, spread)
+        for pool in alone:
+            alone[pool] += SprayCheck(pool=pool).localize(telemetry).flagged.tolist() == [link]
+    assert alone[True] >= 13 and alone[True] > alone[False] + 3
+
+
+@pytest.mark.parametrize("spread", [0.05, 1.0])
+def test_pooled_ways_of_healthy_links_raise_few_alarms(spread: float) -> None:
+    fabric, rng = FABRICS["8:4"], np.random.default_rng(10)
+    noise = np.full(fabric.n_links, 1e-4)
+    method = SprayCheck(pool=True)
+    wrong = [
+        len(method.localize(sprayed(fabric, noise, rng, 30_000, spread)).flagged) for _ in range(60)
+    ]
+    assert sum(wrong) <= 7  # .05 a run are expected
+
+
 def test_what_nobody_sent_is_not_observed() -> None:
     fabric = FABRICS["3:2"]
     telemetry = sprayed(fabric, np.zeros(12), np.random.default_rng(8), 0, 0.0)

@@ -39,6 +39,7 @@ def test_every_table_of_a_run_is_of_the_schema(run_path: Path) -> None:
         "verdicts",
         "spray_counts",
         "int_paths",
+        "iterations",
     }
     assert read == {table.name for table in run_tables.TABLES} - asked_for
 
