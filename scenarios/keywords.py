@@ -56,7 +56,7 @@ class GivenSettings(TypedDict, total=False):
     traces_per_s: float
     noise: Range
     measure: Names
-    diagnose: Literal["end", "epoch"]
+    diagnose: str
     backend: Literal["auto", "virtual", "flow", "softswitch", "bmv2"]
     threads: int
     injector: Literal["auto", "p4", "netem", "nft"]

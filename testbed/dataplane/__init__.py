@@ -191,7 +191,9 @@ USM = Meter("CanaryEgress.usm", ("meta.flow_id",), _BUCKET)
 HASHPIPE = HashPipe("CanaryIngress.hashpipe")
 HEAVY_HITTER = HeavyHitter("CanaryIngress.heavy_hitter")
 EXPIRY = Expiry("CanaryIngress.expiry")
-ROUTING = Routing("CanaryIngress.routing")
+ROUTING_BLOCK = "CanaryIngress.routing"
+"""The control block that a program of another routing has in its place."""
+ROUTING = Routing(ROUTING_BLOCK)
 FAULT = Fault("CanaryEgress.fault")
 INGRESS_FAULT = Fault("CanaryIngress.fault")
 

@@ -17,7 +17,16 @@ import pytest
 from canary_softswitch import Program, Switch
 from testbed.control.epochs import set_parity
 from testbed.control.forwarding import install_forwarding
-from testbed.dataplane import ARRIVING, EXPIRY, HEAVY_HITTER, LEAVING, PROGRAM, USM, VERDICT
+from testbed.dataplane import (
+    ARRIVING,
+    EXPIRY,
+    HEAVY_HITTER,
+    LEAVING,
+    PROGRAM,
+    ROUTING_BLOCK,
+    USM,
+    VERDICT,
+)
 from testbed.dataplane import FAULT as EGRESS_FAULT
 from testbed.fabric.fat_tree import FatTree
 from testbed.measurements.programs import switch_program
@@ -51,7 +60,6 @@ from .frames import (
 pytestmark = needs("simple_switch", "simple_switch_CLI")
 
 PACKETS = 5000  # a switch; three switches
-ROUTING_BLOCK = "CanaryIngress.routing"
 PATH_BFS = (0x0, 0x77, 0x10400101, 0xFFFFFFFF)
 WINDOW_US = 1 << 17
 ICMP_PER_WINDOW = 13

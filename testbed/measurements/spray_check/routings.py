@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Literal
 
 from testbed.control.switch import SwitchControl, batch
+from testbed.dataplane import ROUTING_BLOCK
 from testbed.dataplane.program import CompiledProgram
 from testbed.errors import UserError
 from testbed.fabric.packet_fabric import PacketFabric
@@ -23,12 +24,9 @@ _FLOWLET_FRAMES = 40
 LetFlow (NSDI 2017)."""
 _RATE_UNIT = 8e6 / 256
 """Bits a second of a 256th of a byte in a us."""
-
-
 _FRAME_BITS = 8 * 1538
 """Bits of a full frame, its preamble, FCS and gap."""
 _FOLDER = Path(__file__).parent
-_BLOCK = "CanaryIngress.routing"
 
 
 def routing_program(routing: Routing) -> Path | None:
@@ -65,8 +63,8 @@ def time_routing(
     if program is None or routing == "spray":
         return
     compiled = CompiledProgram(_FOLDER, program.stem)
-    table = compiled.table(f"{_BLOCK}.timing")
-    action = compiled.action(table, f"{_BLOCK}.set_timing", "value")
+    table = compiled.table(f"{ROUTING_BLOCK}.timing")
+    action = compiled.action(table, f"{ROUTING_BLOCK}.set_timing", "value")
     if routing == "flowlet":
         value = round(_FLOWLET_FRAMES * _FRAME_BITS * 1e6 / line_rate_bps)
     else:
