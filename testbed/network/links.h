@@ -14,8 +14,6 @@
 
 typedef int (*forward_fn)(ss_switch *, const ss_arrival *, ss_admit_fn, void *, ss_result *);
 
-typedef void (*prefetch_fn)(const ss_switch *);
-
 /* VERDICT_* and the other CAUSE_* stand before this file: they are the P4 program's
  * (testbed/dataplane). */
 enum { CAUSE_QUEUE = 100 };
@@ -59,7 +57,6 @@ typedef struct net_t net_t;
 typedef struct {
     ss_switch **switches;
     forward_fn forward;
-    prefetch_fn prefetch;
     const link_t *links;       /* fabric, then host->ToR, then ToR->host */
     const uint32_t *port_link; /* [n_switches * max_port] outgoing link */
     const uint32_t *owner;     /* of each switch: its thread, */
@@ -116,7 +113,6 @@ struct net_t {
     ss_admit_fn admit; /* asks whether a queue has room; NULL: no link has a rate, so that none fills */
     ss_switch **switches;
     forward_fn forward;
-    prefetch_fn prefetch; /* NULL: the switches stay in the cache */
     uint32_t *host_owner;
     uint32_t *port_link; /* [n_switches * max_port] outgoing link */
     link_t *links;       /* fabric, then host->ToR, then ToR->host */
@@ -126,6 +122,7 @@ struct net_t {
     queue_t queue; /* of all events, while one thread runs them in the order of time */
     int alike;     /* all links have the same delay, and none has a rate */
     part_t *parts;
+    uintptr_t large_pages; /* where the part of the heap ends that has them */
     pid_t pid; /* whose threads they are */
     int started, ending;
     pthread_mutex_t lock;
