@@ -8,12 +8,15 @@
 #define CANARY_NETWORK_IN_ORDER_H
 #include "hops.h"
 
+/* A frame's place among simultaneous ones: by link, then as they were put on it. */
+static inline uint64_t turn(const waiting_t *one) {
+    return (uint64_t)one->frame->link << 32 | one->frame->number;
+}
+
 static int by_time(const void *a, const void *b) {
     const waiting_t *one = a, *two = b;
     if (one->time != two->time) return one->time < two->time ? -1 : 1;
-    if (one->frame->link != two->frame->link)
-        return one->frame->link < two->frame->link ? -1 : 1;
-    return one->frame->number < two->frame->number ? -1 : one->frame->number > two->frame->number;
+    return turn(one) < turn(two) ? -1 : turn(one) > turn(two);
 }
 
 /* Make room: behind events that have been run, or by twice as much memory. One place is left free, for
@@ -35,8 +38,8 @@ static __attribute__((noinline)) int widen(queue_t *queue) {
     return 1;
 }
 
-/* Sort the events that are due at the time of the first: by link, then as they were put on it. They
- * are few for the most part, and may go round the end. */
+/* Sort the events that are due at the time of the first. They are few for the most part, and may go
+ * round the end. */
 static __attribute__((noinline)) void sort_simultaneous(queue_t *queue, uint64_t time) {
     waiting_t *items = queue->items;
     const uint64_t first = queue->head, mask = queue->mask;
@@ -48,9 +51,10 @@ static __attribute__((noinline)) void sort_simultaneous(queue_t *queue, uint64_t
         return;
     }
     for (uint64_t i = first + 1; i < end; i++) {
-        waiting_t one = items[i & mask];
+        const waiting_t one = items[i & mask];
+        const uint64_t its = turn(&one);
         uint64_t j = i;
-        for (; j > first && by_time(&one, &items[(j - 1) & mask]) < 0; j--)
+        for (; j > first && its < turn(&items[(j - 1) & mask]); j--)
             items[j & mask] = items[(j - 1) & mask];
         items[j & mask] = one;
     }

@@ -137,17 +137,20 @@ struct net_t {
 
 /* ---- frames and events ------------------------------------------------------------------- */
 
-static frame_t *frame_new(part_t *part) {
-    if (!part->frames.n && !refill(&part->net->pool, &part->frames)) {
+static inline frame_t *frame_new(part_t *part) {
+    if (__builtin_expect(!part->frames.n, 0) && !refill(&part->net->pool, &part->frames)) {
         part->oom = 1;
         return NULL;
     }
     return part->frames.items[--part->frames.n];
 }
 
-static void frame_free(part_t *part, frame_t *frame) {
-    if (part->frames.n == 2 * BATCH && !give_back(&part->net->pool, &part->frames)) part->oom = 1;
-    if (part->frames.n < 2 * BATCH) part->frames.items[part->frames.n++] = frame;
+static inline void frame_free(part_t *part, frame_t *frame) {
+    if (__builtin_expect(part->frames.n == 2 * BATCH, 0) &&
+        !give_back(&part->net->pool, &part->frames))
+        part->oom = 1;
+    else
+        part->frames.items[part->frames.n++] = frame;
 }
 
 /* Room for one more event of a window; the first gets the memory of a window that is over. */
@@ -255,15 +258,20 @@ static int has_room(void *context, uint32_t port, uint32_t length) {
     return !link->rate || backlog(link, part->now) + length <= link->queue;
 }
 
+static __attribute__((noinline)) void keep_reply(part_t *part, const frame_t *frame, uint32_t host,
+                                                 uint64_t now) {
+    if (part->replies_n == part->replies_cap &&
+        !more((void **)&part->replies, &part->replies_cap, sizeof(reply_t)))
+        part->oom = 1;
+    else
+        write_reply(&part->replies[part->replies_n++], now, host, frame->data + frame->begin,
+                    frame->stored);
+}
+
 static void deliver(part_t *part, frame_t *frame, uint32_t host, uint64_t now) {
     part->stats.delivered++;
-    if (frame->kind == KIND_REPLY) {
-        if (part->replies_n == part->replies_cap &&
-            !more((void **)&part->replies, &part->replies_cap, sizeof(reply_t)))
-            part->oom = 1;
-        else
-            write_reply(&part->replies[part->replies_n++], now, host, frame->data + frame->begin,
-                        frame->stored);
+    if (__builtin_expect(frame->kind == KIND_REPLY, 0)) {
+        keep_reply(part, frame, host, now);
     } else {
         source_t *source = &part->net->sources[frame->kind];
         if (frame->to != host) {

@@ -73,9 +73,7 @@ class _Stats(ctypes.Structure):
     _fields_ = [(name, ctypes.c_uint64) for name in _STATISTICS]
 
 
-_POINTERS = (
-    *("switches", "forward", "links", "port_link", "owner", "place", "boundary"),
-)
+_POINTERS = (*("switches", "forward", "links", "port_link", "owner", "place", "boundary"),)
 _NUMBERS = (
     *("n_switches", "n_links", "n_hosts", "n_parts"),
     *("host_link", "max_port", "head", "always"),

@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What more cores give: the event loop on one thread and on two, in turns, by the clock; and what 2 to
-64 cores would give by the recorded schedule.
+"""What more cores give: the event loop on one thread and on two, in turns, by the clock; and what
+2 to 64 cores would give by the recorded schedule.
 
-`python -m tests.bench cores` needs a quiet machine of two cores or more: the clock is what it reads.
-`python -m tests.bench.bench_cores K` prints the schedule of one fabric alone, which needs none: it is
-recorded on one thread (`schedule.c`), the events of each window and part, and weighed with this machine's
-time for an event, taken here, and `STEP_NS` a window, in which threads tell each other that they are done.
+`python -m tests.bench cores` needs a quiet machine of two cores or more, as it reads the clock.
+`python -m tests.bench.bench_cores K` prints the schedule of one fabric alone, which needs none. It
+is recorded on one thread (`schedule.c`): the events of each window and part. These are weighed with
+this machine's time for an event, which is taken here, and with `STEP_NS` a window, in which threads
+tell each other that they are done.
 """
 
 from __future__ import annotations
@@ -33,7 +34,6 @@ from scenarios.experiment.settings import make_settings
 from scenarios.experiment.setup import set_up
 from testbed.network.virtual import FLAGS, VirtualNetwork, c_defines
 from testbed.traffic.demand import make_traffic
-from tests.bench.bench_packets import measure
 
 FABRICS = (8, 16)
 CORES = (2, 8, 16, 64)
@@ -62,8 +62,8 @@ def bench_cores(console: Console) -> None:
             seconds[threads].append(json.loads(told)[2])
         one, two = (statistics.median(seconds[threads]) for threads in (1, 2))
         console.print(
-            f"K={k}, loop by the clock, {TURNS} turns: {one:.2f} s on one thread, {two:.2f} s on two, "
-            f"{one / two:.2f} times as fast"
+            f"K={k}, loop by the clock, {TURNS} turns: {one:.2f} s on one thread, "
+            f"{two:.2f} s on two, {one / two:.2f} times as fast"
         )
         console.print(scheduled(k))
 
@@ -79,8 +79,8 @@ def scheduled(k: int) -> str:
         found.append(f"{cores} cores {1e9 * one / done.max():.2f}")
         events, windows = schedule.events, schedule.windows
     return (
-        f"K={k}, by the schedule of {events / windows:.1f} events a window of 5 us, {hop_ns:.0f} ns an "
-        f"event: {', '.join(found)} times as fast"
+        f"K={k}, by the schedule of {events / windows:.1f} events a window of 5 us, "
+        f"{hop_ns:.0f} ns an event: {', '.join(found)} times as fast"
     )
 
 
@@ -98,10 +98,8 @@ def _recorder(schedule: _Schedule) -> Callable[[VirtualNetwork, int], None]:
     return record
 
 
-def _run(
-    k: int, threads: int, run: Callable[[VirtualNetwork, int], None]
-) -> tuple[float, int]:
-    """Make a run without diagnosis; return the processor seconds of its loop and its packet-hops."""
+def _run(k: int, threads: int, run: Callable[[VirtualNetwork, int], None]) -> tuple[float, int]:
+    """Make a run without diagnosis; return the processor seconds of its loop, and its hops."""
     used, usual = 0.0, (VirtualNetwork._run, loop.record)
 
     def timed(network: VirtualNetwork, time_ns: int) -> None:

@@ -243,7 +243,8 @@ class ControlWriter:
             "    (void)t;",
         ]
         if lay.kind != "keyless":
-            out += [f"    if (SS_FILLED(sw, {t.index})) {{", *(f"    {x}" for x in self.key(t, lay))]
+            out.append(f"    if (SS_FILLED(sw, {t.index})) {{")
+            out += [f"    {x}" for x in self.key(t, lay)]
             ranges = sum(
                 1 << pl.word for k, pl in zip(t.key, lay.places, strict=True) if k.match == "range"
             )
