@@ -32,6 +32,7 @@ from scenarios.experiment.inputs import inputs_of, layout_of
 from scenarios.experiment.observer import Observer
 from scenarios.experiment.settings import make_settings
 from scenarios.experiment.setup import set_up
+from testbed.fabric.packet_fabric import PacketFabric
 from testbed.network.virtual import FLAGS, VirtualNetwork, c_defines
 from testbed.traffic.demand import make_traffic
 
@@ -71,15 +72,15 @@ def bench_cores(console: Console) -> None:
 def scheduled(k: int) -> str:
     """Return what cores would give to a part of the default run of a fabric."""
     one, hops = _run(k, 1, VirtualNetwork._run)
-    hop_ns, found = 1e9 * one / hops, []
+    hop_ns, found, density = 1e9 * one / hops, [], 0.0
     for cores in CORES:
         published, done = np.zeros(cores), np.zeros(cores)
         schedule = _Schedule(hop_ns, STEP_NS, published.ctypes.data, done.ctypes.data, 0, 0)
         _run(k, cores, _recorder(schedule))
         found.append(f"{cores} cores {1e9 * one / done.max():.2f}")
-        events, windows = schedule.events, schedule.windows
+        density = schedule.events / schedule.windows
     return (
-        f"K={k}, by the schedule of {events / windows:.1f} events a window of 5 us, "
+        f"K={k}, by the schedule of {density:.1f} events a window of 5 us, "
         f"{hop_ns:.0f} ns an event: {', '.join(found)} times as fast"
     )
 
@@ -102,19 +103,21 @@ def _run(k: int, threads: int, run: Callable[[VirtualNetwork, int], None]) -> tu
     """Make a run without diagnosis; return the processor seconds of its loop, and its hops."""
     used, usual = 0.0, (VirtualNetwork._run, loop.record)
 
-    def timed(network: VirtualNetwork, time_ns: int) -> None:
+    def timed(self: VirtualNetwork, time_ns: int) -> None:
         nonlocal used
         begin = time.process_time()
-        run(network, time_ns)
+        run(self, time_ns)
         used += time.process_time() - begin
 
     settings = make_settings(
         {"backend": "virtual", "k": k, "threads": threads, "epochs": 1, **RUNS[k]}
     )
     layout = layout_of(settings)
+    assert isinstance(layout.fabric, PacketFabric)
     traffic, _ = make_traffic(layout.demand, layout.fabric, lambda share: None)
     inputs = inputs_of(layout, traffic)
-    VirtualNetwork._run, loop.record = timed, lambda *args, **named: None
+    VirtualNetwork._run = timed
+    loop.record = lambda *args, **named: None
     try:
         with (
             tempfile.TemporaryDirectory() as folder,
