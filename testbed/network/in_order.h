@@ -38,23 +38,35 @@ static __attribute__((noinline)) int widen(queue_t *queue) {
     return 1;
 }
 
-/* Sort the events that are due at the time of the first. They are few for the most part, and may go
- * round the end. */
+static inline void sort_turns(waiting_t *items, uint64_t n) {
+    for (uint64_t i = 1; i < n; i++) {
+        const waiting_t one = items[i];
+        const uint64_t its = turn(&one);
+        waiting_t *at = items + i;
+        for (; at > items && its < turn(at - 1); at--) *at = at[-1];
+        *at = one;
+    }
+}
+
+/* Sort the events that are due at the time of the first: few, for the most part. */
 static __attribute__((noinline)) void sort_simultaneous(queue_t *queue, uint64_t time) {
     waiting_t *items = queue->items;
     const uint64_t first = queue->head, mask = queue->mask;
     uint64_t end = first + 1;
     while (items[end & mask].time == time) end++;
     queue->sorted = end;
-    if (end - first > FEW && (first & mask) + (end - first) <= mask + 1) {
-        qsort(items + (first & mask), end - first, sizeof *items, by_time);
+    const uint64_t n = end - first;
+    if ((first & mask) + n <= mask + 1) {
+        if (n > FEW)
+            qsort(items + (first & mask), n, sizeof *items, by_time);
+        else
+            sort_turns(items + (first & mask), n);
         return;
     }
-    for (uint64_t i = first + 1; i < end; i++) {
+    for (uint64_t i = first + 1; i < end; i++) { /* they go round the end */
         const waiting_t one = items[i & mask];
-        const uint64_t its = turn(&one);
         uint64_t j = i;
-        for (; j > first && its < turn(&items[(j - 1) & mask]); j--)
+        for (; j > first && turn(&one) < turn(&items[(j - 1) & mask]); j--)
             items[j & mask] = items[(j - 1) & mask];
         items[j & mask] = one;
     }
