@@ -113,7 +113,7 @@ static inline int more(void **items, uint64_t *cap, size_t size) {
 }
 
 /* Fill a thread's empty stack with a batch: of what others gave back, or newly made. */
-static int refill(pool_t *pool, stack_t_ *stack) {
+static __attribute__((noinline)) int refill(pool_t *pool, stack_t_ *stack) {
     int ok = 1;
     pthread_mutex_lock(&pool->lock);
     if (pool->n >= BATCH) {
@@ -136,7 +136,7 @@ static int refill(pool_t *pool, stack_t_ *stack) {
 }
 
 /* Give half of a full stack to the others. */
-static int give_back(pool_t *pool, stack_t_ *stack) {
+static __attribute__((noinline)) int give_back(pool_t *pool, stack_t_ *stack) {
     int ok = 1;
     pthread_mutex_lock(&pool->lock);
     while (ok && pool->cap < pool->n + BATCH)

@@ -8,15 +8,15 @@
 #define CANARY_NETWORK_IN_ORDER_H
 #include "hops.h"
 
-#define NEAR_FRAMES 6  /* events ahead of which frames are fetched into the cache, */
-#define NEAR_SWITCH 3  /* and ahead of which switches are that do not stay in it */
+/* A frame's place among simultaneous ones: by link, then as they were put on it. */
+static inline uint64_t turn(const waiting_t *one) {
+    return (uint64_t)one->frame->link << 32 | one->frame->number;
+}
 
 static int by_time(const void *a, const void *b) {
     const waiting_t *one = a, *two = b;
     if (one->time != two->time) return one->time < two->time ? -1 : 1;
-    if (one->frame->link != two->frame->link)
-        return one->frame->link < two->frame->link ? -1 : 1;
-    return one->frame->number < two->frame->number ? -1 : one->frame->number > two->frame->number;
+    return turn(one) < turn(two) ? -1 : turn(one) > turn(two);
 }
 
 /* Make room: behind events that have been run, or by twice as much memory. One place is left free, for
@@ -38,22 +38,37 @@ static __attribute__((noinline)) int widen(queue_t *queue) {
     return 1;
 }
 
-/* Sort the events that are due at the time of the first: by link, then as they were put on it. */
+static inline void sort_turns(waiting_t *items, uint64_t n) {
+    for (uint64_t i = 1; i < n; i++) {
+        const waiting_t one = items[i];
+        const uint64_t its = turn(&one);
+        waiting_t *at = items + i;
+        for (; at > items && its < turn(at - 1); at--) *at = at[-1];
+        *at = one;
+    }
+}
+
+/* Sort the events that are due at the time of the first: few, for the most part. */
 static __attribute__((noinline)) void sort_simultaneous(queue_t *queue, uint64_t time) {
     waiting_t *items = queue->items;
-    uint64_t first = queue->head, mask = queue->mask, n = 1;
-    while (items[(first + n) & mask].time == time) n++;
-    queue->sorted = first + n;
+    const uint64_t first = queue->head, mask = queue->mask;
+    uint64_t end = first + 1;
+    while (items[end & mask].time == time) end++;
+    queue->sorted = end;
+    const uint64_t n = end - first;
     if ((first & mask) + n <= mask + 1) {
-        qsort(items + (first & mask), n, sizeof *items, by_time);
+        if (n > FEW)
+            qsort(items + (first & mask), n, sizeof *items, by_time);
+        else
+            sort_turns(items + (first & mask), n);
         return;
     }
-    for (uint64_t i = 1; i < n; i++) { /* they go round the end */
-        waiting_t one = items[(first + i) & mask];
+    for (uint64_t i = first + 1; i < end; i++) { /* they go round the end */
+        const waiting_t one = items[i & mask];
         uint64_t j = i;
-        for (; j && by_time(&one, &items[(first + j - 1) & mask]) < 0; j--)
-            items[(first + j) & mask] = items[(first + j - 1) & mask];
-        items[(first + j) & mask] = one;
+        for (; j > first && turn(&one) < turn(&items[(j - 1) & mask]); j--)
+            items[j & mask] = items[(j - 1) & mask];
+        items[j & mask] = one;
     }
 }
 
@@ -131,16 +146,6 @@ static part_t *next_sender(net_t *net, uint32_t *source, uint64_t *time, uint64_
     return part;
 }
 
-/* Bring what events soon need into the cache: there are more switches than stay in it. */
-static inline void fetch_ahead(const net_t *net, const queue_t *queue, uint64_t head) {
-    const frame_t *frame = queue->items[(head + NEAR_FRAMES) & queue->mask].frame;
-    __builtin_prefetch(frame);
-    __builtin_prefetch((const uint8_t *)frame + 64);
-    if (queue->tail - head <= NEAR_SWITCH) return;
-    const link_t *link = &net->links[queue->items[(head + NEAR_SWITCH) & queue->mask].frame->link];
-    if (!link->to_host) net->prefetch(net->switches[link->dst]);
-}
-
 /* Run every event before `end`. The first part stands for all. */
 static void run_in_order(net_t *net, uint64_t begin, uint64_t end) {
     queue_t *queue = &net->queue;
@@ -171,7 +176,6 @@ static void run_in_order(net_t *net, uint64_t begin, uint64_t end) {
         const link_t *link = &net->links[frame->link];
         items[head & mask].time = NEVER;
         queue->head = head + 1;
-        if (net->prefetch) fetch_ahead(net, queue, head);
         if (__builtin_expect(link->to_host, 0)) {
             deliver(part, frame, link->dst, time);
             continue;

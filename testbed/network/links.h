@@ -14,8 +14,6 @@
 
 typedef int (*forward_fn)(ss_switch *, const ss_arrival *, ss_admit_fn, void *, ss_result *);
 
-typedef void (*prefetch_fn)(const ss_switch *);
-
 /* VERDICT_* and the other CAUSE_* stand before this file: they are the P4 program's
  * (testbed/dataplane). */
 enum { CAUSE_QUEUE = 100 };
@@ -60,7 +58,6 @@ typedef struct ranks ranks_t;
 typedef struct {
     ss_switch **switches;
     forward_fn forward;
-    prefetch_fn prefetch;
     const link_t *links;       /* fabric, then host->ToR, then ToR->host */
     const uint32_t *port_link; /* [n_switches * max_port] outgoing link */
     const uint32_t *owner;     /* of each switch: its thread, */
@@ -118,7 +115,6 @@ struct net_t {
     ss_admit_fn admit; /* asks whether a queue has room; NULL: no link has a rate, so that none fills */
     ss_switch **switches;
     forward_fn forward;
-    prefetch_fn prefetch; /* NULL: the switches stay in the cache */
     uint32_t *host_owner;
     uint32_t *port_link; /* [n_switches * max_port] outgoing link */
     link_t *links;       /* fabric, then host->ToR, then ToR->host */
@@ -136,6 +132,7 @@ struct net_t {
     queue_t queue; /* of all events, while one thread runs them in the order of time */
     int alike;     /* all links have the same delay, and none has a rate */
     part_t *parts;
+    uintptr_t large_pages; /* where the part of the heap ends that has them */
     pid_t pid; /* whose threads they are */
     int started, ending;
     pthread_mutex_t lock;
@@ -150,17 +147,20 @@ struct net_t {
 
 /* ---- frames and events ------------------------------------------------------------------- */
 
-static frame_t *frame_new(part_t *part) {
-    if (!part->frames.n && !refill(&part->net->pool, &part->frames)) {
+static inline frame_t *frame_new(part_t *part) {
+    if (__builtin_expect(!part->frames.n, 0) && !refill(&part->net->pool, &part->frames)) {
         part->oom = 1;
         return NULL;
     }
     return part->frames.items[--part->frames.n];
 }
 
-static void frame_free(part_t *part, frame_t *frame) {
-    if (part->frames.n == 2 * BATCH && !give_back(&part->net->pool, &part->frames)) part->oom = 1;
-    if (part->frames.n < 2 * BATCH) part->frames.items[part->frames.n++] = frame;
+static inline void frame_free(part_t *part, frame_t *frame) {
+    if (__builtin_expect(part->frames.n == 2 * BATCH, 0) &&
+        !give_back(&part->net->pool, &part->frames))
+        part->oom = 1;
+    else
+        part->frames.items[part->frames.n++] = frame;
 }
 
 /* Room for one more event of a window; the first gets the memory of a window that is over. */
@@ -270,15 +270,20 @@ static int has_room(void *context, uint32_t port, uint32_t length) {
 
 static void note_arrival(part_t *part, const frame_t *frame, uint64_t now);
 
+static __attribute__((noinline)) void keep_reply(part_t *part, const frame_t *frame, uint32_t host,
+                                                 uint64_t now) {
+    if (part->replies_n == part->replies_cap &&
+        !more((void **)&part->replies, &part->replies_cap, sizeof(reply_t)))
+        part->oom = 1;
+    else
+        write_reply(&part->replies[part->replies_n++], now, host, frame->data + frame->begin,
+                    frame->stored);
+}
+
 static void deliver(part_t *part, frame_t *frame, uint32_t host, uint64_t now) {
     part->stats.delivered++;
-    if (frame->kind == KIND_REPLY) {
-        if (part->replies_n == part->replies_cap &&
-            !more((void **)&part->replies, &part->replies_cap, sizeof(reply_t)))
-            part->oom = 1;
-        else
-            write_reply(&part->replies[part->replies_n++], now, host, frame->data + frame->begin,
-                        frame->stored);
+    if (__builtin_expect(frame->kind == KIND_REPLY, 0)) {
+        keep_reply(part, frame, host, now);
     } else {
         source_t *source = &part->net->sources[frame->kind];
         if (frame->to != host) {

@@ -20,10 +20,10 @@
 #include "portable.h"
 #include "counts.h"
 #include "in_order.h"
+#include "pages.h"
 #include "ranks.h"
 
-#define NEAR 3        /* events ahead of which frames are fetched into the cache; */
-#define MANY 100      /* of more switches a thread, which do not stay in the cache, they too */
+#define NEAR 3        /* events ahead of which frames are fetched into the cache */
 #define SEND_AHEAD 16 /* windows for which hosts send at once */
 #define SPINS 256     /* looks at what another thread does before giving up the core */
 #define LOOKS 16384   /* at whether there is a run, before a thread sleeps: waking takes longer */
@@ -51,12 +51,6 @@ static const event_t *sort_events(part_t *part, event_t *events, uint64_t n, int
                      rest ? part->n_switches + 1 : part->n_boundary, part->first, part->sorted);
 }
 
-/* A window has few packets for each of many switches: what each of them reads of its switch is on
- * its way to the cache while the packets before are processed. */
-static inline void fetch_switch(const part_t *part, uint32_t place) {
-    if (place < part->n_switches) part->net->prefetch(part->net->switches[part->switches[place]]);
-}
-
 /* Run sorted events of the current window. One copy of the code: it stays in the cache. */
 ONE_COPY static void run_events(part_t *part, const event_t *events, uint64_t n) {
     const uint64_t begin = part->next_begin - part->window_ns;
@@ -66,8 +60,6 @@ ONE_COPY static void run_events(part_t *part, const event_t *events, uint64_t n)
             const event_t *later = event + NEAR;
             __builtin_prefetch(later->frame);
             __builtin_prefetch((uint8_t *)later->frame + 64);
-            if (part->net->prefetch && KEY_PLACE(*later) != place)
-                fetch_switch(part, KEY_PLACE(*later));
         }
         if (place == part->n_switches) {
             deliver(part, event->frame, part->net->links[event->frame->link].dst,
@@ -405,7 +397,6 @@ EXPORT net_t *net_new(const setup_t *setup) {
     net->always = (int)setup->always;
     net->between = 1;
     net->forward = setup->forward;
-    net->prefetch = n_switches / n_parts > MANY ? setup->prefetch : NULL;
     net->switches = copied(setup->switches, n_switches * sizeof(ss_switch *));
     net->links = copied(setup->links, n_links * sizeof(link_t));
     net->depths = calloc(n_links + 1, sizeof(depth_t));
@@ -494,6 +485,7 @@ EXPORT void net_replace(net_t *net, uint32_t index, ss_switch *in_its_place) {
 
 /* Run every event before `until`. Returns 0, -1 when memory ran out, -2 without threads. */
 EXPORT int net_run(net_t *net, uint64_t until) {
+    use_large_pages(net);
     if (net->started + 1 < (int)net->n_parts && start(net)) return -2;
     for (uint32_t p = 0; p < net->n_parts; p++) find_all(&net->parts[p]);
     for (;;) {

@@ -74,9 +74,7 @@ class _Stats(ctypes.Structure):
     _fields_ = [(name, ctypes.c_uint64) for name in _STATISTICS]
 
 
-_POINTERS = (
-    *("switches", "forward", "prefetch", "links", "port_link", "owner", "place", "boundary"),
-)
+_POINTERS = (*("switches", "forward", "links", "port_link", "owner", "place", "boundary"),)
 _NUMBERS = (
     *("n_switches", "n_links", "n_hosts", "n_parts"),
     *("host_link", "max_port", "head", "always"),
@@ -161,7 +159,6 @@ class VirtualNetwork:
         setup = _Setup(
             switches=ctypes.addressof(handles),
             forward=program.address("ss_forward"),
-            prefetch=program.address("ss_prefetch"),
             links=table.ctypes.data,
             port_link=ports.ctypes.data,
             owner=shares.owner.ctypes.data,

@@ -302,7 +302,7 @@ def test_a_prefix_of_no_bits_beside_an_exact_key(sw: Switch) -> None:
 
 
 def test_prefixes_of_one_field_come_and_go(load: Callable[..., Program]) -> None:
-    """The first and the last key, ranges in ranges, and more prefixes than are kept as ranges."""
+    """The first and the last key, prefixes in prefixes, and more than are kept as a tree."""
     sw, rng = Switch(load("matching")), random.Random(5)
     t, there, most = sw.table("I.lpm12_t"), {}, 0
     for step in range(1200):

@@ -43,7 +43,7 @@ class ControlWriter:
                     f"default action of table {t.name!r} that has an action profile", t.source
                 )
         # a table without key and parameters is an action call: nothing of it is read
-        self._read = [
+        read = [
             t
             for t in self.program.tables
             if self.tables[t.name].kind != "keyless"
@@ -51,7 +51,7 @@ class ControlWriter:
         ]
         self._defaults: dict[str, int] = {}
         self._default_words = 0
-        for t in sorted(self.program.tables, key=lambda t: t not in self._read):
+        for t in sorted(self.program.tables, key=lambda t: t not in read):
             self._defaults[t.name] = self._default_words
             self._default_words += 1 + self.tables[t.name].param_words
 
@@ -107,10 +107,6 @@ class ControlWriter:
         ):
             text = ", ".join(str(v) for v in [*values, 0])
             out.append(f"static const uint32_t ss_{name}[] = {{{text}}};")
-        read = self._read
-        out.append(f"#define SS_READ {len(read)}")
-        numbers = ", ".join(str(t.index) for t in read)
-        out.append(f"static const uint32_t ss_read_tables[] = {{{numbers or 0}}};")
         out.append(f"#define SS_DEFAULT_WORDS {self._default_words}")
         places = ", ".join(str(self._defaults[t.name]) for t in p.tables)
         out.append(f"static const uint32_t ss_default_places[] = {{{places or 0}}};")
@@ -247,7 +243,10 @@ class ControlWriter:
             "    (void)t;",
         ]
         if lay.kind != "keyless":
-            out += ["    if (t->count) {", *(f"    {x}" for x in self.key(t, lay))]
+            out += [
+                f"    if (SS_FILLED(sw, {t.index})) {{",
+                *(f"    {x}" for x in self.key(t, lay)),
+            ]
             ranges = sum(
                 1 << pl.word for k, pl in zip(t.key, lay.places, strict=True) if k.match == "range"
             )

@@ -91,7 +91,6 @@ _SIGNATURES = {
     "ss_create": (_P, _U64),
     "ss_destroy": (None, _P),
     "ss_process": (c_int, _P, _U32, _P, _U32, _U64, _P, _P, POINTER(Result)),
-    "ss_prefetch": (None, _P),
     "ss_forward": (c_int, _P, POINTER(Arrival), _P, _P, POINTER(Result)),
     "ss_priority": (_U32, _P),
     "ss_waits": (None, _P, _U32, _U32, _U32),

@@ -63,9 +63,6 @@ typedef struct {
 int ss_forward(ss_switch *sw, const ss_arrival *in, ss_admit_fn admit, void *admit_ctx,
                ss_result *out);
 
-/* Bring what every packet reads of a switch into the cache. Nothing changes but the speed. */
-void ss_prefetch(const ss_switch *sw);
-
 /* Within admit: the priority of the packet that asks, and what its egress shall read of its wait:
  * packets in its queue when it came and when it left, and the time between, in microseconds (all 0
  * unless this is called). */

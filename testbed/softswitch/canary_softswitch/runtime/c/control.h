@@ -73,18 +73,21 @@ ss_switch *ss_create(uint64_t seed) {
     return sw;
 }
 
-/* Bring into the cache what each packet reads of a switch. */
-void ss_prefetch(const ss_switch *sw) {
-#pragma GCC unroll 64
-    for (size_t at = 0; at < offsetof(ss_switch, counters); at += 64)
-        __builtin_prefetch((const uint8_t *)sw + at);
-#pragma GCC unroll 64
-    for (uint32_t i = 0; i < SS_READ; i++) __builtin_prefetch(sw->tables + ss_read_tables[i]);
+/* Add an entry, or remove one, of one of the switch's tables. */
+static int64_t ss_insert(ss_switch *sw, uint32_t t, const uint64_t *key, const uint64_t *mask,
+                         uint64_t prio, uint64_t meta, const uint64_t *params) {
+    int64_t handle = ss_table_insert(sw->tables + t, key, mask, prio, meta, params);
+    ss_note_filled(sw, t);
+    return handle;
 }
-
+static int ss_remove(ss_switch *sw, uint32_t t, uint64_t handle) {
+    int failed = ss_table_remove(sw->tables + t, handle);
+    ss_note_filled(sw, t);
+    return failed;
+}
 int64_t ss_table_add(ss_switch *sw, uint32_t t, const uint64_t *key, const uint64_t *mask,
                      uint64_t prio, uint64_t meta, const uint64_t *params) {
-    return ss_table_insert(sw->tables + t, key, mask, prio, meta, params);
+    return ss_insert(sw, t, key, mask, prio, meta, params);
 }
 int ss_table_modify(ss_switch *sw, uint32_t t, uint64_t handle, uint64_t meta,
                     const uint64_t *params) {
@@ -96,9 +99,12 @@ int ss_table_modify(ss_switch *sw, uint32_t t, uint64_t handle, uint64_t meta,
     return 0;
 }
 int ss_table_delete(ss_switch *sw, uint32_t t, uint64_t handle) {
-    return ss_table_remove(sw->tables + t, handle);
+    return ss_remove(sw, t, handle);
 }
-void ss_table_clear(ss_switch *sw, uint32_t t) { ss_table_empty(sw->tables + t); }
+void ss_table_clear(ss_switch *sw, uint32_t t) {
+    ss_table_empty(sw->tables + t);
+    ss_note_filled(sw, t);
+}
 const uint64_t *ss_table_row(ss_switch *sw, uint32_t t, uint64_t handle) {
     return ss_row(sw->tables + t, handle);
 }
@@ -121,8 +127,8 @@ uint64_t ss_many_add(ss_switch *const *sw, uint32_t t, const int64_t *which, uin
                      const uint64_t *keys, uint64_t prio, uint64_t meta, const uint64_t *params,
                      int64_t *handles) {
     for (uint64_t i = 0; i < n; i++) {
-        ss_table *table = sw[which[i]]->tables + t;
-        handles[i] = ss_table_insert(table, keys, keys + table->kw, prio, meta, params);
+        const ss_table *table = sw[which[i]]->tables + t;
+        handles[i] = ss_insert(sw[which[i]], t, keys, keys + table->kw, prio, meta, params);
         if (handles[i] < 0) return i;
         keys += table->kw + table->mw;
     }
@@ -131,7 +137,7 @@ uint64_t ss_many_add(ss_switch *const *sw, uint32_t t, const int64_t *which, uin
 uint64_t ss_many_delete(ss_switch *const *sw, uint32_t t, const int64_t *which, uint64_t n,
                         const int64_t *handles) {
     for (uint64_t i = 0; i < n; i++)
-        if (ss_table_remove(sw[which[i]]->tables + t, (uint64_t)handles[i])) return i;
+        if (ss_remove(sw[which[i]], t, (uint64_t)handles[i])) return i;
     return n;
 }
 uint64_t ss_many_counters(ss_switch *const *sw, uint32_t t, const int64_t *which, uint64_t n,

@@ -30,6 +30,7 @@ struct ss_switch { /* what every packet needs comes first */
     uint32_t queues;       /* of each egress port: priorities 0 to queues - 1 */
     uint32_t priority, enq_qdepth, deq_timedelta, deq_qdepth; /* of the packet that admit sees */
     ss_profile *profiles;
+    uint64_t filled[SS_TABLES / 64 + 1]; /* a bit for each table that has entries: others are not read */
     uint64_t defaults[SS_DEFAULT_WORDS + 1]; /* of each table: meta, parameters */
     uint8_t *blocks[SS_BLOCKS + 1]; /* registers; NULL until they are used */
     uint64_t random[4];
@@ -47,6 +48,13 @@ struct ss_switch { /* what every packet needs comes first */
     void *log_ctx;
     ss_crc crcs[SS_CRCS + 1];
 };
+
+#define SS_FILLED(sw, t) ((sw)->filled[(t) / 64] >> ((t) % 64) & 1)
+static void ss_note_filled(ss_switch *sw, uint32_t t) {
+    uint64_t bit = UINT64_C(1) << (t % 64);
+    if (sw->tables[t].count) sw->filled[t / 64] |= bit;
+    else sw->filled[t / 64] &= ~bit;
+}
 
 static uint32_t ss_reflect(uint32_t x, uint32_t bits) {
     uint32_t y = 0;

@@ -21,28 +21,29 @@ typedef struct {
     const uint64_t *default_params;
 } ss_table_info;
 
-typedef struct {
-    uint64_t start; /* the first of the keys that match an entry, which end where the next ones begin, */
-    uint64_t *row;  /* and the entry's row; NULL: they match none */
-} ss_range;
-
 typedef struct { /* what a lookup reads is in the first cache line */
     uint64_t *rows;     /* capacity * rw */
-    uint32_t *slots;    /* exact, lpm: row + 1, 0 = empty; behind them */
-    uint64_t *filter;
-    uint64_t *groups;   /* lpm: [prefix length, count, mask words], longest first */
-    ss_range *ranges;   /* lpm with few entries: a power of 2 of them, the last one more than once */
-    uint32_t steps;     /* 1 and that power; 0: they are to be made; or SS_NO_RANGES */
+    union {
+        uint32_t *slots;  /* exact, lpm: row + 1, 0 = empty; behind them is the filter */
+        uint32_t *chains; /* ternary: first scan element + 1 of each value of exact bits; behind them
+                           * that which follows each element */
+    };
+    union {
+        uint64_t *groups; /* lpm: [prefix length, count, mask words], longest first */
+        uint64_t *scan;   /* ternary: (value, mask) or (low, high) pairs in matching order */
+    };
+    union {
+        uint32_t *nodes;    /* lpm: of the tree of prefixes, 256 entries each */
+        uint32_t *scan_row; /* ternary: row of each scan element */
+    };
+    uint64_t base;      /* lpm: the bits that all keys below the root have in common */
     uint32_t count, slot_mask, groups_n;
     uint32_t single;    /* row + 1 of an entry for which nothing is hashed, or 0: exact: the only one;
                          * lpm: that which every key matches */
-    uint64_t *scan;     /* ternary: (value, mask) or (low, high) pairs in matching order */
-    uint32_t *scan_row; /* ternary: row of each scan element */
-    uint32_t *chains;   /* ternary: first scan element + 1 of each value of exact bits; behind them */
-    uint32_t *chain_next; /* that which follows each element */
-    uint64_t exact;
+    uint32_t shift;     /* lpm: behind the root's 8 bits of a key; or SS_STALE, SS_NO_TREE */
     uint32_t plain;     /* ternary: no entry looks at more than the exact bits, and rows are chained */
-    uint32_t kind, kw, mw, rw, pw, max_size, capacity, first_free, gone;
+    uint64_t exact;
+    uint32_t kind, kw, mw, rw, pw, max_size, capacity, first_free, gone, nodes_n, nodes_cap;
     ss_meter *meters;   /* of each row, or NULL */
     uint64_t *seen;     /* time of each row's last hit in microseconds, or NULL */
     uint32_t metered, aged;
@@ -76,7 +77,7 @@ SS_INLINE int ss_same(const uint64_t *a, const uint64_t *b, uint32_t kw) {
  * stay there themselves. */
 #define SS_NEAR 4096
 SS_INLINE uint64_t *ss_filter(const ss_table *t, uint64_t hash) {
-    return t->filter + (hash >> 38 & t->slot_mask >> 4);
+    return (uint64_t *)(t->slots + t->slot_mask + 1) + (hash >> 38 & t->slot_mask >> 4);
 }
 #define SS_FILTER_BIT(hash) (UINT64_C(1) << ((hash) >> 32 & 63))
 
@@ -100,66 +101,87 @@ SS_INLINE uint64_t *ss_find_exact(const ss_table *t, const uint64_t *key, uint32
     return ss_same(row + SS_KEY, key, kw) ? row : NULL;
 }
 
-/* Few prefixes of a key that is one field are looked up in the ranges that they divide it into. */
-#define SS_FEW_PREFIXES 256 /* at most 513 ranges: 11 steps */
-#define SS_NO_RANGES 12    /* in place of steps: there are too many entries */
+/* Few prefixes of a key that is one field are looked up in a tree, 8 bits of the key at a step. An entry
+ * of a node is the number of a row + 1, 0 for none, or SS_BELOW and where another node begins. */
+#define SS_FEW_PREFIXES 256
+#define SS_MOST_NODES 256
+#define SS_BELOW (UINT32_C(1) << 31)
+enum { SS_STALE = 64, SS_NO_TREE };
 
-static inline uint64_t ss_range_end(uint64_t first, uint64_t mask) {
-    return first + (mask & -mask) - 1; /* without a mask all keys */
+/* Add a node whose entries are all the same. Returns where it begins, SS_BELOW without memory. */
+static uint32_t ss_node_new(ss_table *t, uint32_t entry) {
+    if (t->nodes_n == SS_MOST_NODES) return SS_BELOW;
+    if (t->nodes_n == t->nodes_cap) {
+        uint32_t cap = t->nodes_cap ? 2 * t->nodes_cap : 1;
+        uint32_t *nodes = realloc(t->nodes, (size_t)cap * 256 * sizeof *nodes);
+        if (!nodes) return SS_BELOW;
+        t->nodes = nodes;
+        t->nodes_cap = cap;
+    }
+    uint32_t begin = 256 * t->nodes_n++;
+    for (uint32_t i = 0; i < 256; i++) t->nodes[begin + i] = entry;
+    return begin;
 }
-static void ss_ranges_fill(ss_table *t, ss_range *ranges) {
-    const uint64_t *row = t->rows;
-    uint32_t n = 1, made = 0;
-    ranges[0].start = 0;
-    for (uint32_t h = 0; h < t->capacity; h++, row += t->rw) {
-        if (!(row[SS_META] & SS_USED)) continue;
-        ranges[n++].start = row[SS_KEY];
-        ranges[n++].start = ss_range_end(row[SS_KEY], row[SS_KEY + 1]) + 1; /* 0 behind the last key */
+/* Put a row's prefix into the tree, in which there are none but shorter ones. */
+static int ss_tree_put(ss_table *t, uint32_t number, uint32_t root) {
+    const uint64_t *row = t->rows + (size_t)number * t->rw;
+    const uint64_t key = row[SS_KEY], size = row[SS_KEY + 1] & -row[SS_KEY + 1];
+    uint32_t begin = 0, shift = root;
+    while (size < UINT64_C(1) << shift) {
+        uint32_t at = begin + (key >> shift & 255), entry = t->nodes[at];
+        if (!(entry & SS_BELOW)) {
+            uint32_t below = ss_node_new(t, entry);
+            if (below == SS_BELOW) return 0;
+            entry = t->nodes[at] = SS_BELOW | below;
+        }
+        begin = entry & ~SS_BELOW;
+        shift -= 8;
     }
-    for (uint32_t i = 1; i < n; i++) {
-        uint64_t start = ranges[i].start;
-        uint32_t j = i;
-        for (; ranges[j - 1].start > start; j--) ranges[j].start = ranges[j - 1].start;
-        ranges[j].start = start;
-    }
-    for (uint32_t i = 0; i < n; i++) {
-        uint64_t start = ranges[i].start, longest = 0, *best = NULL, *each = t->rows;
-        for (uint32_t h = 0; h < t->capacity; h++, each += t->rw)
-            if (each[SS_META] & SS_USED && each[SS_PRIO] >= longest && each[SS_KEY] <= start &&
-                start <= ss_range_end(each[SS_KEY], each[SS_KEY + 1])) {
-                longest = each[SS_PRIO];
-                best = each;
-            }
-        if (made && ranges[made - 1].row == best) continue;
-        ranges[made++] = (ss_range){start, best};
-    }
-    for (t->steps = 1; UINT32_C(1) << (t->steps - 1) < made;) t->steps++;
-    for (; made < UINT32_C(1) << (t->steps - 1); made++) /* if any key is so large */
-        ranges[made] = (ss_range){UINT64_MAX, ranges[made - 1].row};
+    uint32_t first = begin + (key >> shift & 255);
+    for (uint64_t i = 0; i < size >> shift; i++) t->nodes[first + i] = number + 1;
+    return 1;
 }
-static __attribute__((noinline, cold)) void ss_ranges_make(ss_table *t) {
-    size_t n = 4 * (size_t)t->count + 2; /* two for each and one, up to a power of 2 */
-    ss_range *ranges;
-    t->steps = SS_NO_RANGES;
-    if (t->count > SS_FEW_PREFIXES || !(ranges = realloc(t->ranges, n * sizeof *ranges))) return;
-    t->ranges = ranges;
-    ss_ranges_fill(t, ranges);
+static __attribute__((noinline, cold)) void ss_tree_make(ss_table *t) {
+    uint64_t apart = 255, base = 0;
+    uint32_t root = 0, some = 0;
+    t->shift = SS_NO_TREE;
+    t->nodes_n = 0;
+    if (t->count > SS_FEW_PREFIXES) return;
+    for (uint32_t h = 0; h < t->capacity; h++) {
+        const uint64_t *row = t->rows + (size_t)h * t->rw;
+        if (!(row[SS_META] & SS_USED) || !row[SS_KEY + 1]) continue;
+        if (!some++) base = row[SS_KEY];
+        apart |= (row[SS_KEY] ^ base) | ((row[SS_KEY + 1] & -row[SS_KEY + 1]) - 1);
+    }
+    while (root < 56 && apart >> root >> 8) root += 8;
+    if (ss_node_new(t, t->single) == SS_BELOW) return;
+    for (uint32_t g = t->groups_n; g--;) { /* the shortest prefixes first */
+        uint64_t length = t->groups[3 * (size_t)g];
+        for (uint32_t h = 0; h < t->capacity; h++) {
+            const uint64_t *row = t->rows + (size_t)h * t->rw;
+            if (row[SS_META] & SS_USED && row[SS_KEY + 1] && row[SS_PRIO] == length &&
+                !ss_tree_put(t, h, root))
+                return;
+        }
+    }
+    t->base = base;
+    t->shift = root;
 }
 
 /* `alone`: the key is one field of at most 64 bits. */
 SS_INLINE uint64_t *ss_find_lpm(ss_table *t, const uint64_t *key, uint32_t kw, uint32_t rw,
                                 int alone) {
     if (alone) {
-        if (!t->steps) ss_ranges_make(t);
-        const ss_range *from = t->ranges;
-#define SS_STEP(n)                                                                  \
-    case n:                                                                         \
-        from = from[1 << (n - 2)].start <= key[0] ? from + (1 << (n - 2)) : from;   \
-        __attribute__((fallthrough));
-        switch (t->steps) { /* a search by halves */
-            SS_STEP(11) SS_STEP(10) SS_STEP(9) SS_STEP(8) SS_STEP(7)
-            SS_STEP(6) SS_STEP(5) SS_STEP(4) SS_STEP(3) SS_STEP(2)
-        case 1: return from->row;
+        if (__builtin_expect(t->shift == SS_STALE, 0)) ss_tree_make(t);
+        uint32_t shift = t->shift, entry = t->single;
+        if (shift != SS_NO_TREE) {
+            if (!((key[0] ^ t->base) >> shift >> 8))
+                entry = t->nodes[key[0] >> shift & 255];
+            while (entry & SS_BELOW) {
+                shift -= 8;
+                entry = t->nodes[(entry & ~SS_BELOW) + (key[0] >> shift & 255)];
+            }
+            return entry ? t->rows + (size_t)(entry - 1) * rw : NULL;
         }
     }
     const uint64_t *g = t->groups, *end = g + (size_t)t->groups_n * (2 + kw);
@@ -172,19 +194,20 @@ SS_INLINE uint64_t *ss_find_lpm(ss_table *t, const uint64_t *key, uint32_t kw, u
     }
     return t->single ? t->rows + (size_t)(t->single - 1) * rw : NULL;
 }
+SS_INLINE uint32_t *ss_chain_next(const ss_table *t) { return t->chains + SS_CHAINS; }
 /* ranges: bit i set when key word i is matched by range. `exact`: bits of the first key word that all
  * entries match exactly; entries are chained by them. */
 SS_INLINE uint64_t *ss_find_ternary(const ss_table *t, const uint64_t *key, uint32_t kw,
                                     uint32_t rw, uint64_t ranges, uint64_t exact) {
     uint32_t next = exact ? t->chains[SS_CHAIN(key[0] & exact)] : 1;
     if (exact && !ranges && t->plain) { /* the rest of the key is not even made */
-        for (; next; next = t->chain_next[next - 1]) {
+        for (; next; next = ss_chain_next(t)[next - 1]) {
             uint64_t *row = t->rows + (size_t)(next - 1) * rw;
             if (!((key[0] ^ row[SS_KEY]) & exact)) return row;
         }
         return NULL;
     }
-    for (; exact ? next : next <= t->count; next = exact ? t->chain_next[next - 1] : next + 1) {
+    for (; exact ? next : next <= t->count; next = exact ? ss_chain_next(t)[next - 1] : next + 1) {
         const uint32_t n = next - 1;
         const uint64_t *s = t->scan + (size_t)n * 2 * kw;
         uint64_t miss = 0;
@@ -206,6 +229,7 @@ static void *ss_grow(void *p, size_t n, size_t size) {
 
 static void ss_table_init(ss_table *t, const ss_table_info *info) {
     memset(t, 0, sizeof *t);
+    t->shift = SS_STALE;
     t->kind = info->kind;
     t->kw = info->kw;
     t->pw = info->pw;
@@ -218,12 +242,9 @@ static void ss_table_init(ss_table *t, const ss_table_info *info) {
 }
 static void ss_table_free(ss_table *t) {
     free(t->rows);
-    free(t->slots);
+    free(t->slots); /* and what else the same pointers are */
     free(t->groups);
-    free(t->ranges);
-    free(t->scan);
-    free(t->scan_row);
-    free(t->chains);
+    free(t->nodes);
     free(t->meters);
     free(t->seen);
 }
@@ -285,14 +306,12 @@ static int ss_table_reserve(ss_table *t) {
         }
         free(t->chains);
         t->chains = chains;
-        t->chain_next = chains + SS_CHAINS;
     } else {
         uint32_t *slots = calloc((size_t)cap * 4 + cap / 2, 4);
         if (!slots) return 0;
         free(t->slots);
         t->slots = slots;
         t->slot_mask = cap * 4 - 1;
-        t->filter = (uint64_t *)(slots + 4 * (size_t)cap);
         t->gone = 0;
         for (uint32_t i = 0; i < t->capacity; i++)
             if (t->rows[(size_t)i * t->rw] & SS_USED) ss_slot_insert(t, i);
@@ -362,7 +381,7 @@ static void ss_chain(ss_table *t, uint32_t n) {
     while (n--) {
         uint32_t *first = t->chains + SS_CHAIN(t->scan[(size_t)n * 2 * t->kw] & t->exact);
         uint32_t number = t->plain ? t->scan_row[n] : n;
-        t->chain_next[number] = *first;
+        ss_chain_next(t)[number] = *first;
         *first = number + 1;
     }
 }
@@ -393,7 +412,7 @@ static int64_t ss_table_insert(ss_table *t, const uint64_t *key, const uint64_t 
     uint32_t h;
     if (ss_find_duplicate(t, key, mask, prio) >= 0) return SS_E_DUPLICATE;
     if (t->count >= t->max_size) return SS_E_FULL;
-    t->steps = 0; /* as rows may move */
+    t->shift = SS_STALE;
     if (!ss_table_reserve(t)) return SS_E_MEMORY;
     if (t->kind == SS_LPM && !ss_matches_every(t, mask) && !ss_group_add(t, prio, mask))
         return SS_E_MEMORY;
@@ -442,7 +461,7 @@ static int ss_table_remove(ss_table *t, uint64_t handle) {
     }
     row[SS_META] = 0;
     t->count--;
-    t->steps = 0;
+    t->shift = SS_STALE;
     if (t->kind == SS_EXACT) {
         uint32_t h = 0;
         while (t->count == 1 && !(t->rows[(size_t)h * t->rw] & SS_USED)) h++;
@@ -454,10 +473,14 @@ static int ss_table_remove(ss_table *t, uint64_t handle) {
 }
 static void ss_table_empty(ss_table *t) {
     if (t->rows) memset(t->rows, 0, 8 * (size_t)t->rw * t->capacity);
-    if (t->slots) memset(t->slots, 0, 4 * ((size_t)t->slot_mask + 1));
-    if (t->slots) ss_filter_again(t);
-    if (t->chains) ss_chain(t, 0);
-    t->count = t->groups_n = t->single = t->first_free = t->steps = 0;
+    if (t->slots && t->kind == SS_TERNARY) {
+        ss_chain(t, 0);
+    } else if (t->slots) {
+        memset(t->slots, 0, 4 * ((size_t)t->slot_mask + 1));
+        ss_filter_again(t);
+    }
+    t->count = t->groups_n = t->single = t->first_free = 0;
+    t->shift = SS_STALE;
 }
 
 static int ss_profile_member(ss_profile *p, uint32_t id, uint64_t meta, const uint64_t *params) {
