@@ -254,10 +254,8 @@ class ControlWriter:
             alone = len(t.key) == lay.words == 1 and t.key[0].mask is None
             extras = {"ternary": f", UINT64_C({ranges:#x}), {exact}", "lpm": f", {int(alone)}"}
             extra = extras.get(lay.kind, "")
-            out.append(
-                f"    row = ss_find_{lay.kind}(t, key, {lay.words}, {lay.row_words}{extra});"
-            )
-            out.append("    }")
+            find = f"ss_find_{lay.kind}(t, key, {lay.words}, {lay.row_words}{extra})"
+            out += [f"    row = {find};", "    }"]
             if t.counters:
                 out.append(
                     "    if (row) { row[SS_PACKETS]++; row[SS_BYTES] += it->counted_length; }"
