@@ -276,15 +276,14 @@ class ControlWriter:
                 "    meta = a ? a[0] : 0;",
                 "    if (a) a++;",
             ]
-        out.append("    (void)a;")
         always = bool(d) and t.kind == "simple"  # there is an action, and one of these
-        out.append(f"    {'' if always else 'if (meta & SS_USED) '}switch ((uint32_t)meta) {{")
+        known = "" if always else "if (meta & SS_USED) "
+        out += ["    (void)a;", f"    {known}switch ((uint32_t)meta) {{"]
         for i in dict.fromkeys(all_action_ids(t)):
             after = "break;" if hit_miss else self._goto(nodes, self._next(t, i))
             out.append(f"    case {i}: {self._call(i, 'a')} {after}")
         out.append(f"    default: {'__builtin_unreachable()' if always else 'break'};\n    }}")
-        out.append(f"    if (row) {hit if hit_miss else miss}")
-        out.append(f"    {miss}\n    }}")
+        out += [f"    if (row) {hit if hit_miss else miss}", f"    {miss}\n    }}"]
         return "\n".join(out)
 
     @staticmethod
