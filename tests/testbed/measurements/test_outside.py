@@ -46,7 +46,12 @@ def canary(installed: Path, *words: str | Path) -> subprocess.CompletedProcess[s
 
 @pytest.mark.parametrize(
     "backend",
-    ["virtual", pytest.param("softswitch", marks=(pytest.mark.root, pytest.mark.real_time))],
+    [
+        "virtual",
+        pytest.param(
+            "softswitch", marks=(pytest.mark.root, pytest.mark.real_time, pytest.mark.nightly)
+        ),
+    ],
 )
 def test_its_method_has_its_measurement_made_and_finds_the_fault(
     backend: str, installed: Path, tmp_path: Path

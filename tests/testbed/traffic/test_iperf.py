@@ -65,7 +65,7 @@ def kernel(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
     return told
 
 
-def run(tmp_path: Path, instead: Spawn, seconds: float = 1.0) -> Iperf:
+def run(tmp_path: Path, instead: Spawn) -> Iperf:
     """Three transfers from one host to another, the last 0.2 s after the first."""
     traffic = Traffic(
         src_host=np.zeros(N, np.int32),
@@ -86,11 +86,14 @@ def run(tmp_path: Path, instead: Spawn, seconds: float = 1.0) -> Iperf:
         rate_bps=np.full(N, 1e6),
     )
     network: Any = Host(tmp_path, instead)
-    # To start nine processes takes a tenth of a second where nothing else runs.
-    tcp = Iperf(cast(MininetNetwork, network), traffic, transfers, seconds * patience())
+    limit = 10 * patience()
+    tcp = Iperf(cast(MininetNetwork, network), traffic, transfers, limit)
     tcp.start()
-    tcp._thread.join(10 * patience())
-    assert not tcp._thread.is_alive()
+    while tcp._thread.is_alive():
+        if tcp._next_client == N and not tcp._clients:
+            tcp._stop.set()
+        time.sleep(0.01)
+    assert network.now_ns < 1e9 * limit
     return tcp
 
 
