@@ -7,7 +7,6 @@ import os
 import random
 import runpy
 import signal
-import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -23,6 +22,7 @@ from testbed.network.requirements import not_installed
 from testbed.network.switches import SOFT_SWITCHES
 from testbed.rootless import forbidden
 from tests.patience import PATIENCE_S
+from tests.processes import child_of
 from tests.testbed.network.mininet.test_interruption import fabric_links
 
 PROGRAM = Path(__file__).parents[2] / "testbed/softswitch/tests/programs/router.json"
@@ -103,11 +103,7 @@ def test_a_stopped_host_is_no_fault_and_comes_back() -> None:
 
 def test_dead_switches_are_not_observed_and_nothing_is_blamed_for_them() -> None:
     with canary.net(topology="leaf-spine:2:2", backend="softswitch") as net:
-        runner = str(net._process.pid)
-        found = subprocess.run(
-            ["pgrep", "-P", runner, "-f", SOFT_SWITCHES], capture_output=True, text=True, check=True
-        )
-        os.kill(int(found.stdout), signal.SIGKILL)
+        os.kill(child_of(net._process.pid, SOFT_SWITCHES), signal.SIGKILL)
         deadline = time.monotonic() + PATIENCE_S
         while not net.troubles and time.monotonic() < deadline:
             time.sleep(0.1)

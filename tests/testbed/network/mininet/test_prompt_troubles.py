@@ -19,6 +19,7 @@ from testbed.fabric.fat_tree import FatTree
 from testbed.network.requirements import missing
 from testbed.network.switches import SOFT_SWITCHES
 from tests.patience import PATIENCE_S
+from tests.processes import child_of
 from tests.testbed.network.mininet.conftest import wait_until
 from tests.testbed.network.mininet.terminal import Terminal
 
@@ -86,11 +87,7 @@ def test_a_shell_reads_and_takes_a_switch_only_when_forced(terminal: Terminal) -
 
 
 def test_a_switch_that_died_is_named_with_every_command(terminal: Terminal) -> None:
-    runner = str(terminal.process.pid)
-    found = subprocess.run(
-        ["pgrep", "-P", runner, "-f", SOFT_SWITCHES], capture_output=True, text=True, check=True
-    )
-    os.kill(int(found.stdout), signal.SIGKILL)
+    os.kill(child_of(terminal.process.pid, SOFT_SWITCHES), signal.SIGKILL)
     wait_until(lambda: terminal.say("nodes").startswith("all switches: "))
     died = r"all switches: died at \d\d:\d\d:\d\d \(signal SIGKILL\)\n"
     answer = terminal.say("fault core1 agg0_0 0.1")
