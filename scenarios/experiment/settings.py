@@ -352,11 +352,8 @@ class Settings:
         self.flow_rates  # noqa: B018
         locality_share(self.locality)
         wanted = collective(self.traffic)
-        if wanted is not None and wanted.recovery is not None and self.network.real_time:
-            raise SettingsError(
-                f"TRAFFIC={self.traffic} reacts to losses in virtual time alone: leave out "
-                f"{wanted.recovery}, or use BACKEND=virtual"
-            )
+        if wanted is not None and wanted.recovery is not None:
+            self.network.need_virtual_time(f"TRAFFIC={self.traffic}", wanted.recovery)
         if self.injector not in self.network.injectors:
             needs = "packets" if self.injector == "p4" else "real links"
             raise SettingsError(

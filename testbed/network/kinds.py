@@ -59,6 +59,19 @@ class NetworkKind:
         if not self.sends_packets:
             raise NetworkError(f"{option} needs packets to count: leave it out, or another BACKEND")
 
+    def need_virtual_time(self, option: str, part: str) -> None:
+        """Check that time is virtual, as ``part`` of an option needs, in which hosts react to
+        losses.
+
+        Raises:
+            NetworkError: It is not (one line).
+        """
+        if self.real_time:
+            raise NetworkError(
+                f"{option} reacts to losses in virtual time alone: leave out {part}, or use "
+                "BACKEND=virtual"
+            )
+
 
 _ONLY_VIRTUAL = dict.fromkeys(("threads", "rate", "queue", "delay"), "BACKEND=virtual")
 _NO_HOSTS = {"tcp": "real hosts"}
