@@ -136,7 +136,6 @@ class GivenRanks:
         with_flow = ranks.flow >= 0
         connection = np.zeros(int(with_flow.sum()), np.uint32)
         connection[ranks.flow[with_flow]] = connections[with_flow]
-        self._flows = len(connection)
         self._connection = connection
         self._began, self._ended = np.zeros((2, n, ranks.most), np.uint64)
         self._resent = np.zeros(len(ranks.flow), np.uint64)
@@ -168,19 +167,17 @@ class GivenRanks:
             reorder=ranks.reorder,
             selective=ranks.recovery == "selective-repeat",
             most=ranks.most,
-            n_flows=self._flows,
+            n_flows=len(connection),
             **{name: each.ctypes.data for name, each in self._held.items()},
         )
 
     def iterations(self) -> Iterations:
         """Return what ranks have noted by now."""
         whole = int((self._ended > 0).all(axis=0).sum())
-        resent = np.zeros(self._flows, np.int64)
-        resent[:] = self._resent[self._connection]
         return Iterations(
             self._began[:, :whole].min(axis=0).astype(np.int64),
             self._ended[:, :whole].max(axis=0).astype(np.int64),
-            resent,
+            self._resent[self._connection].astype(np.int64),
         )
 
 

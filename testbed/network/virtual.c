@@ -483,6 +483,13 @@ EXPORT void net_replace(net_t *net, uint32_t index, ss_switch *in_its_place) {
     net->switches[index] = in_its_place;
 }
 
+/* Bring all parts to a time before which no event is left. */
+static void end_at(net_t *net, uint64_t until) {
+    for (uint32_t p = 0; p < net->n_parts; p++) begin_run(&net->parts[p], net->now, until);
+    for (uint32_t p = 0; p < net->n_parts; p++) end_run(&net->parts[p], until);
+    net->now = until;
+}
+
 /* Run every event before `until`. Returns 0, -1 when memory ran out, -2 without threads. */
 EXPORT int net_run(net_t *net, uint64_t until) {
     use_large_pages(net);
@@ -495,8 +502,6 @@ EXPORT int net_run(net_t *net, uint64_t until) {
         for (uint32_t p = 0; p < net->n_parts; p++)
             if (net->parts[p].oom) return -1;
     }
-    for (uint32_t p = 0; p < net->n_parts; p++) begin_run(&net->parts[p], net->now, until);
-    for (uint32_t p = 0; p < net->n_parts; p++) end_run(&net->parts[p], until);
-    net->now = until;
+    end_at(net, until);
     return 0;
 }

@@ -164,9 +164,12 @@ def send_collective(
             wanted.recovery,
             topology,
             host,
-            (plan.frames, plan.last_size),
-            (duration_s, load, frame_ns),
             rng,
+            frames=plan.frames,
+            last_size=plan.last_size,
+            duration_s=duration_s,
+            load=load,
+            frame_ns=frame_ns,
         )
         if not traffic.n_flows:
             raise _within_racks(wanted, n)
@@ -182,11 +185,9 @@ def send_collective(
     pause = plan.step_ns - plan.frames * frame_ns
     late = rng.random(len(rank)) * _JITTER * pause
     ready = (step.repeat(len(rank) // len(step)) * plan.step_ns + late).astype(np.int64)
-    busy = np.full(len(ready), int(np.ceil(plan.frames * frame_ns)))
-    start = serialise(host[rank], ready, busy)
-    frames = frames_before(
-        int(duration_s * 1e9) - start, np.full(len(start), plan.frames), frame_ns
-    )
+    start = serialise(host[rank], ready, np.full(len(ready), int(np.ceil(plan.frames * frame_ns))))
+    whole = np.full(len(start), plan.frames)
+    frames = frames_before(int(duration_s * 1e9) - start, whole, frame_ns)
     kept = np.flatnonzero((frames > 0) & sent[flow_of])
     kept = kept[np.argsort(start[kept], kind="stable")]
     n_flows = int(sent.sum())

@@ -19,7 +19,8 @@ from testbed.network.schedules import Packets
 from testbed.traffic.flows import MAX_FRAME, UDP, Traffic
 
 Kind = Literal["ring-allreduce", "all-to-all", "tree"]
-"""A collective."""
+"""What ranks compute together: a sum around a ring, an exchange of each with each, or a sum up a tree
+and down again."""
 
 TIMEOUT_NS = 1_000_000
 """After so long without an answer packets are sent again: 25 round trips of an empty fabric. IRN
@@ -85,9 +86,13 @@ def reacting(
     recovery: Recovery,
     topology: PacketFabric,
     host: IntArray,
-    chunk: tuple[int, int],
-    times: tuple[float, float, float],
     ports: np.random.Generator,
+    *,
+    frames: int,
+    last_size: int,
+    duration_s: float,
+    load: float,
+    frame_ns: float,
 ) -> Traffic:
     """Return the flows of ranks that react, and no packets of their own.
 
@@ -96,13 +101,13 @@ def reacting(
         recovery: What senders do about lost packets.
         topology: The fabric.
         host: The host of each rank, int32[R].
-        chunk: The frames of a message, and the bytes of its last one.
-        times: The seconds of the run, the share of an iteration without losses in which ranks send,
-            and the ns that a host's link takes for a full frame.
         ports: Draws the connections' source ports.
+        frames: The frames of a message.
+        last_size: The bytes of its last frame.
+        duration_s: The length of the run in seconds.
+        load: The share of an iteration without losses in which ranks send.
+        frame_ns: The time in ns that a host's link takes for a full frame.
     """
-    frames, last_size = chunk
-    duration_s, load, frame_ns = times
     src, dst = host[messages.sender], host[messages.receiver]
     sent = topology.host_tor[src] != topology.host_tor[dst]
     flow = np.where(sent, np.cumsum(sent) - 1, -1).astype(np.int32)

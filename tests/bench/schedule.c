@@ -55,8 +55,6 @@ EXPORT int net_record(net_t *net, uint64_t until, schedule_t *schedule) {
         for (uint32_t p = 0; p < net->n_parts; p++)
             if (net->parts[p].oom) return -1;
     }
-    for (uint32_t p = 0; p < net->n_parts; p++) begin_run(&net->parts[p], net->now, until);
-    for (uint32_t p = 0; p < net->n_parts; p++) end_run(&net->parts[p], until);
-    net->now = until;
+    end_at(net, until);
     return 0;
 }

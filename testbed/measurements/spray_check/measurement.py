@@ -64,7 +64,7 @@ class SprayCheck(Measurement):
 
     name = "spray_check"
     view = "spray_check"
-    help = "under ROUTING=spray, what each leaf received by each spine"
+    help = "with another ROUTING than ecmp, what each leaf received by each spine"
     unseen = "more LOAD lets packets cross every link"
     tables = (SPRAY_COUNTS,)
     program = Path(__file__).parent / "build" / "canary.json"
