@@ -19,8 +19,7 @@ from testbed.network.schedules import Packets
 from testbed.traffic.flows import MAX_FRAME, UDP, Traffic
 
 Kind = Literal["ring-allreduce", "all-to-all", "tree"]
-"""What ranks compute together: a sum around a ring, an exchange of each with each, or a sum up a tree
-and down again."""
+"""What ranks exchange: sums around a ring, a part from each to each, or sums up a tree and down."""
 
 TIMEOUT_NS = 1_000_000
 """After so long without an answer packets are sent again: 25 round trips of an empty fabric. IRN
