@@ -108,6 +108,7 @@ class Client:
         self.device, self.election, self.role = device, election, role
         self.info = p4info()
         self.inbox: queue.Queue[Any] = queue.Queue()
+        self.skipped: list[Any] = []  # received while another kind was waited for
         self.outbox: queue.Queue[Any] = queue.Queue()
         if connect:
             self.stream()
@@ -150,6 +151,11 @@ class Client:
         self.place = self.receive("arbitration").status.code
 
     def receive(self, which: str = "", timeout: float = PATIENCE_S) -> Any:
+        """The next message of a kind. Those of other kinds are kept: a switch may send a
+        packet's digest before the packet or after it."""
+        for i, m in enumerate(self.skipped):
+            if m.HasField(which):
+                return getattr(self.skipped.pop(i), which)
         deadline = time.monotonic() + timeout
         while True:
             m = self.inbox.get(timeout=max(0.001, deadline - time.monotonic()))
@@ -157,6 +163,7 @@ class Client:
                 return m
             if m.HasField(which):
                 return getattr(m, which)
+            self.skipped.append(m)
 
     # ---- requests ----
 
