@@ -60,7 +60,9 @@ def link_data(
     that have figures of their own, ascending: int[]."""
     fabric, truth = run.whole, run.table("links")
     monitor = monitor_switches(run.fabric, run.config["monitors"], run.config["seed"])
-    hosts = fabric.n_switches - len(monitor)  # they come first
+    monitor, of_hosts = np.split(monitor, [run.fabric.n_switches])
+    if fabric is not run.fabric and not len(of_hosts):
+        of_hosts = np.zeros(run.fabric.n_hosts, np.bool_)
     listed = np.ones(fabric.n_links, np.bool_)
     if fabric.n_links > _LISTED:
         listed = np.array(truth["faulty"])
@@ -75,7 +77,7 @@ def link_data(
         np.add.at(emulator, drops["link"][known], drops["packets"][known])
     data = {
         "whole": fabric.n_links <= DRAWN_WHOLE,
-        "fabric": fabric_data(fabric, np.append(np.zeros(hosts, np.bool_), monitor)),
+        "fabric": fabric_data(fabric, np.append(of_hosts, monitor)),  # hosts come first
         "links": {
             "id": [] if listed.all() else links.tolist(),
             "faulty": np.flatnonzero(truth["faulty"]).tolist(),

@@ -23,7 +23,11 @@ from analysis.pages.packet import example_flows
 from analysis.pages.ranges import RANGES, in_words
 from analysis.pages.run_data import link_data, range_rows, verdicts
 from analysis.pages.template import render_page
-from analysis.telemetry.observations import read_minus_meters, read_segment_counts
+from analysis.telemetry.observations import (
+    numbered_in,
+    read_minus_meters,
+    read_segment_counts,
+)
 from analysis.telemetry.telemetry import SegmentCounts, Telemetry
 from testbed.fabric.names import plain
 from testbed.measurements.canary.minus_meters import MinusMeter
@@ -268,9 +272,9 @@ def over_time(
             methods[name] = method
     if not methods:
         return {}
-    counts = read_segment_counts(run, meters)
+    counts = numbered_in(run.whole, read_segment_counts(run, meters))
     telemetry = Telemetry(
-        run.fabric, run.config["monitors"], canary_bytes=run.network["canary_bytes"]
+        run.whole, run.config["monitors"], canary_bytes=run.network["canary_bytes"]
     )
     found: dict[str, list[list[int]]] = {name: [] for name in methods}
     for n in range(1, run.epochs + 1):

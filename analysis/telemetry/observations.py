@@ -14,9 +14,9 @@ section 6.2, joined by ``+``:
 
 Canary's segments, 007's connections and deTector's probes are available with any kinds.
 
-Where a link of a host was faulty, everything that hosts measure is told with the links of the hosts
-before and behind its path, as 007, Flock and NetBouncer have them in their graphs. Segments, which
-lie between switches, do not cross them.
+Where a link of a host was faulty or had meters, everything that hosts measure is told with the
+links of the hosts before and behind its path, as 007, Flock and NetBouncer have them in their
+graphs. Segments lie between switches, and between hosts with meters and their ToRs.
 
 Where switches did not choose an uplink by the hash of a flow (``ROUTING``), flows have no path of
 their own: A2 tells none, and a flow that left a switch may be at any next one, as if its route had
@@ -45,6 +45,7 @@ from analysis.telemetry.telemetry import (
     Telemetry,
 )
 from testbed.arrays import BoolArray, IntArray, LongArray
+from testbed.fabric.clos import Fabric
 from testbed.fabric.host_links import HostFabric
 from testbed.fabric.packet_fabric import PacketFabric
 from testbed.fabric.pair_sets import PairSets
@@ -119,14 +120,12 @@ class Source:
     @property
     def off_links(self) -> BoolArray | None:
         """Return which links were switched off at some time, bool[n_links]; None if none was."""
-        if not self.off.any:
-            return None
-        of_hosts = whole_fabric(self.record).n_links - len(self.off.links)
-        return np.append(self.off.links, np.zeros(of_hosts, np.bool_))
+        return self.off.links if self.off.any else None
 
     @cached_property
     def hosts(self) -> HostFabric | None:
-        """Return the fabric with its hosts, if a link of a host was faulty; else None."""
+        """Return the fabric with its hosts, if a link of a host was faulty or had meters; else
+        None."""
         whole = whole_fabric(self.record)
         return whole if isinstance(whole, HostFabric) else None
 
@@ -193,9 +192,15 @@ def was_sprayed(record: Record) -> bool:
 def segments(source: Source) -> SegmentCounts:
     """Return what Canary's meters counted."""
     counts = read_segment_counts(source.record, read_minus_meters(source.record))
-    if source.hosts is None:
+    return numbered_in(whole_fabric(source.record), counts)
+
+
+def numbered_in(whole: Fabric, counts: SegmentCounts) -> SegmentCounts:
+    """Return the counts of segments with the numbers that switches have in a fabric that may have
+    its hosts."""
+    if not isinstance(whole, HostFabric):
         return counts
-    return replace(counts, segments=source.hosts.numbered(counts.segments))
+    return replace(counts, segments=whole.numbered(counts.segments))
 
 
 def flows(source: Source) -> Flows | None:

@@ -16,7 +16,7 @@ import numpy as np
 from testbed.arrays import BoolArray
 from testbed.fabric.clos import Fabric
 from testbed.fabric.paths import Paths
-from testbed.record.run import Record
+from testbed.record.run import Record, whole_fabric
 from testbed.record.tables import Columns
 
 
@@ -24,7 +24,7 @@ class SwitchedOff:
     """What was switched off at some time of a run.
 
     Attributes:
-        links: Which directed links, bool[n_links].
+        links: Which directed links, also those of hosts if they get a verdict, bool[n_links].
         any: Whether something was.
     """
 
@@ -32,7 +32,8 @@ class SwitchedOff:
         network, fabric = record.network, record.fabric
         self._fabric: Fabric = fabric
         self._hosts = np.array(network.get("hosts_off", ()), np.int64)
-        self.links: BoolArray = np.isin(np.arange(fabric.n_links), network.get("links_off", ()))
+        every = np.arange(whole_fabric(record).n_links)
+        self.links: BoolArray = np.isin(every, network.get("links_off", ()))
         self.any = bool(len(self._hosts) or self.links.any())
 
     def crossed_by(self, paths: Paths) -> BoolArray:

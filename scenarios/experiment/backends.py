@@ -25,11 +25,12 @@ from testbed.dataplane.adapted import Adapted, adapted_program
 from testbed.faults.injector import FaultInjector
 from testbed.faults.kernel_injectors import KernelInjector, NetemInjector, NftInjector
 from testbed.faults.plan import FaultPlan
+from testbed.measurements.programs import ADAPTER
 from testbed.network.clock import RunClock, VirtualClock
 from testbed.network.kinds import NetworkKind
 from testbed.network.network import Network, NetworkError, switch_seed
 from testbed.network.speed import raised_priority, slowness
-from testbed.network.virtual import VirtualNetwork
+from testbed.network.virtual import Adapters, VirtualNetwork
 from testbed.rootless import forbidden
 from testbed.traffic.flows import Traffic
 from testbed.traffic.transfers import Transfers
@@ -44,8 +45,8 @@ REAL_DRAIN_NS = 400_000_000  # an overloaded software switch holds packets for t
 
 @dataclass(frozen=True)
 class Backend:
-    """A network that is up, the controls of its switches in the order of the topology, its clock
-    and its timing.
+    """A network that is up, the controls of its switches in the order of the topology and of
+    hosts' adapters behind them, its clock and its timing.
 
     All packets of an epoch have arrived ``drain_ns`` nanoseconds after its end. A switch changes
     its epoch at most ``skew_ns`` nanoseconds early or late.
@@ -130,10 +131,14 @@ def _open(inputs: Inputs, source: Adapted, logs: Path, bw: float) -> Iterator[Ba
             Switch(program, seed=switch_seed(inputs.seed, index))
             for index in range(fabric.n_switches)
         ]
-        network = VirtualNetwork(fabric, program, switches, links, _threads(inputs))
+        adapters = _adapters(inputs) if inputs.host_meters else None
+        network = VirtualNetwork(
+            fabric, program, switches, links, _threads(inputs), adapters=adapters
+        )
         # Allow for every switch to change its epoch, and for full queues along a whole segment.
         drain = max(epoch_ns // 25, 2 * skew + 4 * links.transit_ns)
-        controls = [LocalSwitch(switch) for switch in switches]
+        in_hosts = [] if adapters is None else adapters.switches
+        controls = [LocalSwitch(switch) for switch in (*switches, *in_hosts)]
         yield Backend(network, controls, VirtualClock(), drain, skew)
         return
     from testbed.network.mininet import MininetNetwork
@@ -150,6 +155,15 @@ def _open(inputs: Inputs, source: Adapted, logs: Path, bw: float) -> Iterator[Ba
     ):
         drain = 2 * skew + round(REAL_DRAIN_NS * slowness())
         yield Backend(network, network.controls, RunClock(network), drain, skew)
+
+
+def _adapters(inputs: Inputs) -> Adapters:
+    """Return an adapter for each host."""
+    program, first = Program.load(ADAPTER, observe=VERDICT.field), inputs.fabric.n_switches
+    places = range(first, first + inputs.fabric.n_hosts)
+    return Adapters(
+        program, [Switch(program, seed=switch_seed(inputs.seed, place)) for place in places]
+    )
 
 
 Injector = FaultInjector | KernelInjector

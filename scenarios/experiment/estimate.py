@@ -153,7 +153,8 @@ class _Counts:
         self.links_of_pair = 2 * float(np.cumprod(ups).sum())
         pods = np.bincount(fabric.pod[: fabric.n_tors]) if top > 1 else np.ones(1)
         self.local = float((pods * (pods - 1)).sum())
-        self.segments = _segments(fabric, layout.monitor, tiers, ups)
+        monitor, of_hosts = np.split(layout.monitor, [fabric.n_switches])
+        self.segments = _segments(fabric, monitor, tiers, ups) + 2 * len(of_hosts)
         self.probes = self.probed * probes
         self.probe_hops = 2 * top + (not without)
         self.data_hops = 2 * top - 2 * self.local / max(self.pairs, 1) + (not without)

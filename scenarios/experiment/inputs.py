@@ -20,14 +20,15 @@ from scenarios.experiment.settings import Injector, Settings, SettingsError
 from testbed.arrays import BoolArray, LongArray
 from testbed.dataplane.adapted import IcmpLimit
 from testbed.fabric.clos import Fabric
-from testbed.fabric.monitors import monitor_switches
+from testbed.fabric.host_links import with_hosts
+from testbed.fabric.monitors import HOSTS, monitor_switches
 from testbed.fabric.packet_fabric import PacketFabric
 from testbed.fabric.segments import Segments
 from testbed.faults.events import Event, parse_events
 from testbed.faults.plan import FaultPlan, noise_rates
 from testbed.measurements.canary.selection import UNLIMITED, SelectionParameters, flows_that_fit
 from testbed.measurements.measurement import Limits, Measurement
-from testbed.measurements.programs import switch_program
+from testbed.measurements.programs import need_no_program, switch_program
 from testbed.measurements.registry import STANDARD
 from testbed.measurements.spray_check.routings import Routing, check_routing
 from testbed.measurements.traces.path_discovery import host_rate_limit
@@ -58,7 +59,7 @@ class Layout:
         seed: Seed of the switch IDs, losses, clocks and probes.
         fabric: The fabric.
         monitors: The setting that places meters.
-        monitor: Which switches host meters, bool[n_switches].
+        monitor: Which switches host meters, bool[n_switches]; if hosts do, they follow.
         epochs: The epochs.
         links: Delay, rate and queues of the links in virtual time.
         limits: What measurements may do.
@@ -97,6 +98,17 @@ class Layout:
     def duration_s(self) -> float:
         """Return the length of the run in seconds: number of epochs times their length."""
         return self.epochs.number * self.epochs.length_ns / 1e9
+
+    @property
+    def host_meters(self) -> bool:
+        """Return whether hosts have meters."""
+        return len(self.monitor) > self.fabric.n_switches
+
+    @property
+    def whole(self) -> Fabric:
+        """Return the fabric of the links that get a verdict: with its hosts, if one of their links
+        is faulty or has meters."""
+        return with_hosts(self.fabric) if self.host_meters else self.plan.whole(self.fabric)
 
     @property
     def title(self) -> str:
@@ -155,6 +167,11 @@ def layout_of(
     fabric = fabric_of(settings) if fabric is None else fabric
     answers_per_s = settings.answers_per_s(fabric)
     monitor = monitor_switches(fabric, settings.monitors, seed)
+    if len(monitor) > fabric.n_switches and network.real_time:
+        raise SettingsError(
+            f"MONITORS={settings.monitors}: hosts have meters with BACKEND=virtual and flow alone: "
+            f"leave out +{HOSTS}"
+        )
     events = ()
     if isinstance(fabric, PacketFabric):
         events = parse_events(settings.events, fabric, settings.duration_s)
@@ -204,13 +221,20 @@ def layout_of(
     )
 
 
-def _crossing(fabric: PacketFabric, traffic: Traffic) -> LongArray:
+def _crossing(fabric: PacketFabric, traffic: Traffic, host_meters: bool) -> LongArray:
     """Return how many flows cross each switch, int64[n_switches]: the more of those that begin and
-    those that end at a ToR; of other switches, an equal share of all, which at most they have."""
-    ends = (fabric.host_tor[host] for host in (traffic.src_host, traffic.dst_host))
-    of_tor = np.max([np.bincount(end, minlength=fabric.n_switches) for end in ends], axis=0)
+    those that end at a ToR; of other switches, an equal share of all, which at most they have. If
+    hosts have meters, a ToR counts those that begin and those that end there, and hosts follow."""
+    hosts = traffic.src_host, traffic.dst_host
+    ends = (fabric.host_tor[host] for host in hosts)
+    both = [np.bincount(end, minlength=fabric.n_switches) for end in ends]
+    of_tor = np.sum(both, axis=0) if host_meters else np.max(both, axis=0)
     others = traffic.n_flows // np.bincount(fabric.tier)[fabric.tier]
-    return np.where(fabric.tier == 0, of_tor, others).astype(np.int64)
+    of_switch = np.where(fabric.tier == 0, of_tor, others).astype(np.int64)
+    if not host_meters:
+        return of_switch
+    of_host = np.max([np.bincount(each, minlength=fabric.n_hosts) for each in hosts], axis=0)
+    return np.append(of_switch, of_host)
 
 
 def inputs_of(
@@ -226,8 +250,10 @@ def inputs_of(
     fabric, limits = layout.fabric, layout.limits
     assert isinstance(fabric, PacketFabric)  # as its network sends packets
     check_routing(layout.routing, fabric)
+    if layout.host_meters:
+        need_no_program(measurements, f"MONITORS={layout.monitors}")
     segments = fabric.segments(layout.monitors, layout.seed)
-    most = flows_that_fit(segments, _crossing(fabric, traffic))
+    most = flows_that_fit(segments, _crossing(fabric, traffic, layout.host_meters))
     fit = int(most.min(initial=UNLIMITED))
     asked = limits.selection
     selection = replace(asked, beta=min(asked.beta, fit), delta=min(asked.delta, fit), most=most)

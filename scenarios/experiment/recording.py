@@ -149,13 +149,16 @@ def _counts(emulation: Emulation, history: History) -> Counts:
 
 def _switches(emulation: Emulation) -> Mapping[str, Any]:
     """Return the columns of the table ``switches``."""
-    topology = emulation.topology
+    topology, ids = emulation.topology, emulation.run.ids
+    names, ip = topology.switch_names, topology.switch_ip
+    if emulation.inputs.host_meters:
+        names, ip = [*names, *topology.host_names], np.append(ip, topology.host_ip)
     return {
-        "name": topology.switch_names,
-        "id": emulation.run.ids,
-        "mask": bloom_mask(emulation.run.ids),
-        "ip": topology.switch_ip,
-        "monitor": np.isin(np.arange(topology.n_switches), emulation.run.monitors),
+        "name": names,
+        "id": ids,
+        "mask": bloom_mask(ids),
+        "ip": ip,
+        "monitor": np.isin(np.arange(len(ids)), emulation.run.monitors),
     }
 
 
@@ -205,9 +208,8 @@ def _statistics(
 
 def _links(emulation: Emulation, crossed: npt.NDArray[np.uint64]) -> Mapping[str, Any]:
     """Return the columns of the table ``links``, with the counters of each directed link; see
-    `_link_counts`. Links of hosts follow where one of them is faulty."""
-    plan = emulation.plan
-    whole = plan.whole(emulation.topology)
+    `_link_counts`. Links of hosts follow where one of them is faulty or has meters."""
+    plan, whole = emulation.plan, emulation.inputs.whole
     counts = crossed[:, : whole.n_links]
     rate = np.zeros(whole.n_links)
     for fault in plan.faults:
@@ -290,7 +292,7 @@ def _network(
         "traceroute_packets": 0,
         "tcp": None if emulation.tcp is None else emulation.tcp.report(),
     }
-    if emulation.plan.whole(emulation.topology) is not emulation.topology:
+    if emulation.inputs.whole is not emulation.topology:
         network["host_links"] = True
     if (done := _iterations(emulation)) is not None:
         network["sent_again"] = int(done.resent.sum())

@@ -175,8 +175,8 @@ class Settings:
         str,
         Field(
             description="which switches host meters: all ToRs (`tor`) and, joined by `+`, tiers "
-            "(`agg`, `core`), shares of a tier that the seed draws (`50%core`) or single "
-            "switches (`core0`)"
+            "(`agg`, `core`), shares of a tier that the seed draws (`50%core`), single switches "
+            "(`core0`) or all hosts (`host`, with `BACKEND=virtual` and `flow`)"
         ),
     ] = "tor+core"
     alpha: Annotated[

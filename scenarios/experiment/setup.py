@@ -16,7 +16,7 @@ from scenarios.experiment.events import Events
 from scenarios.experiment.inputs import Epochs, Inputs
 from scenarios.experiment.settings import SettingsError
 from testbed.control.epochs import EpochClock
-from testbed.control.forwarding import Uplinks, install_forwarding
+from testbed.control.forwarding import Uplinks, install_adapter, install_forwarding
 from testbed.control.switch import SwitchControl, batch
 from testbed.fabric.packet_fabric import PacketFabric
 from testbed.fabric.pathbf import bloom_mask, switch_ids
@@ -105,8 +105,9 @@ def set_up(
     metered = any(each.on_monitors for each in inputs.measurements)
     monitors: list[int] = np.unique(segments.downstream).tolist() if metered else []
     every = backend.controls
-    uplinks = _install_forwarding(topology, every, ids, set(monitors))
-    time_routing(inputs.routing, every, inputs.network.line_rate_bps, inputs.links.rate_bps)
+    uplinks = _install_forwarding(inputs, every, ids, set(monitors))
+    switches = every[: topology.n_switches]
+    time_routing(inputs.routing, switches, inputs.network.line_rate_bps, inputs.links.rate_bps)
     clock = EpochClock(epochs.length_ns, backend.skew_ns, inputs.seed)
     injector = make_injector(inputs.injector, backend, inputs.plan, inputs.noise)
     if backend.drain_ns + backend.skew_ns > epochs.length_ns // 2:
@@ -158,18 +159,21 @@ def _too_short(epochs: Epochs, backend: Backend) -> SettingsError:
 
 
 def _install_forwarding(
-    topology: PacketFabric,
+    inputs: Inputs,
     controls: Sequence[SwitchControl],
     ids: npt.NDArray[np.uint64],
     monitors: Collection[int],
 ) -> list[Uplinks | None]:
-    """Install the forwarding rules on all switches; return the ECMP group of each, or None for a
-    switch without one."""
-    masks = bloom_mask(ids).tolist()
+    """Install the forwarding rules on all switches, and the identities of hosts' adapters; return
+    the ECMP group of each switch, or None for one without."""
+    topology, masks = inputs.fabric, bloom_mask(ids).tolist()
+    n, metered = topology.n_switches, inputs.host_meters
     with batch(controls):
+        for host, control in enumerate(controls[n:]):
+            install_adapter(topology, host, control, masks[n + host])
         return [
-            install_forwarding(topology, index, control, masks[index], index in monitors)
-            for index, control in enumerate(controls)
+            install_forwarding(topology, index, control, masks[index], index in monitors, metered)
+            for index, control in enumerate(controls[:n])
         ]
 
 

@@ -20,6 +20,7 @@ from analysis.evaluation.columns import BENCHES
 from analysis.methods.diagnosis import UNSEEN, Diagnosis
 from analysis.methods.registry import build, make_method
 from analysis.pages.live_page import live_page
+from analysis.telemetry.observations import numbered_in
 from analysis.telemetry.telemetry import SegmentCounts, Telemetry
 from scenarios.experiment.inputs import Layout
 from scenarios.experiment.observer import Observer
@@ -57,8 +58,8 @@ class WatchedRun(Observer):
         """Show the page of the fabric with its faults."""
         fabric, faults = layout.fabric, layout.plan.faults
         of_fabric = [(each.link, each.rate) for each in faults if each.link < fabric.n_links]
-        epochs = layout.epochs.number
-        page = live_page(fabric, layout.monitor, layout.title, of_fabric, epochs, WATCHED_METHOD)
+        epochs, monitor = layout.epochs.number, layout.monitor[: fabric.n_switches]
+        page = live_page(fabric, monitor, layout.title, of_fabric, epochs, WATCHED_METHOD)
         self._publisher.publish("page", page)
 
     def progressed(self, what: str, share: float) -> None:
@@ -100,11 +101,13 @@ class WatchedRun(Observer):
         entry = {"number": epoch.number + 1, "sent": int(sent.sum()), "lost": int(lost.sum())}
         counts = SegmentCounts(segments, np.stack(self._sent), np.stack(self._lost))
         inputs = epoch.emulation.inputs
-        telemetry = Telemetry(inputs.fabric, inputs.monitors, counts)
+        telemetry = Telemetry(inputs.whole, inputs.monitors, numbered_in(inputs.whole, counts))
 
         def diagnose() -> None:
-            """Publish the counts of the epoch with the ids of the links that the method blames."""
+            """Publish the counts of the epoch with the ids of the links that the method blames, of
+            those that the page shows."""
             flagged = make_method(WATCHED_METHOD).localize(telemetry).flagged
+            flagged = flagged[flagged < inputs.fabric.n_links]
             self._publisher.publish("epoch", entry | {"flagged": flagged.tolist()})
 
         self._diagnosing.submit(diagnose)

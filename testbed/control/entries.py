@@ -44,9 +44,63 @@ def entries_on(
 ) -> Entries:
     """Return the entries of a table of these switches, none as yet; they all have this action."""
     local = {number: c for number, c in controls.items() if isinstance(c, LocalSwitch)}
-    if len(local) == len(controls):
+    if len(local) < len(controls):
+        return SeparateEntries(controls, table, action, priority)
+    programs: dict[int, dict[int, LocalSwitch]] = {}
+    for number, control in local.items():
+        programs.setdefault(id(control.switch.program), {})[number] = control
+    if len(programs) < 2:
         return LocalEntries(local, table, action, priority)
-    return SeparateEntries(controls, table, action, priority)
+    parts = [LocalEntries(some, table, action, priority) for some in programs.values()]
+    return JoinedEntries(parts, [list(some) for some in programs.values()])
+
+
+class JoinedEntries:
+    """Implements `Entries` for soft switches in this process with several programs.
+
+    A handle is that of a part's entries, times the number of parts, plus the part's number.
+
+    Args:
+        parts: The entries of the switches of each program.
+        switches: The numbers of these switches.
+    """
+
+    def __init__(self, parts: Sequence[Entries], switches: Sequence[Sequence[int]]) -> None:
+        self._parts = parts
+        self._part_of = np.zeros(max(max(some) for some in switches) + 1, np.int64)
+        for number, some in enumerate(switches):
+            self._part_of[some] = number
+
+    def add(self, switch: IntArray, columns: Sequence[Column]) -> LongArray:
+        """Add entries, see `Entries.add`."""
+        handles, part_of = np.zeros(len(switch), np.int64), self._part_of[switch]
+        for number, part in enumerate(self._parts):
+            rows = np.flatnonzero(part_of == number)
+            if len(rows):
+                some = part.add(switch[rows], [_taken(column, rows) for column in columns])
+                handles[rows] = some * len(self._parts) + number
+        return handles
+
+    def delete(self, handles: LongArray) -> None:
+        """Remove the entries with these handles, int64[n]."""
+        own, part_of = np.divmod(handles, len(self._parts))
+        for number, part in enumerate(self._parts):
+            part.delete(own[part_of == number])
+
+    def packets(self, handles: LongArray) -> LongArray:
+        """Return the packets that hit n entries, int64[n]; of a lost switch's they are 0."""
+        packets = np.zeros(len(handles), np.int64)
+        own, part_of = np.divmod(handles, len(self._parts))
+        for number, part in enumerate(self._parts):
+            packets[part_of == number] = part.packets(own[part_of == number])
+        return packets
+
+
+def _taken(column: Column, rows: npt.NDArray[np.intp]) -> Column:
+    """Return some of the values of a column."""
+    if isinstance(column, tuple):
+        return tuple(each if isinstance(each, int) else each[rows] for each in column)
+    return column[rows]
 
 
 class SeparateEntries:

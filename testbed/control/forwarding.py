@@ -62,6 +62,7 @@ def install_forwarding(
     control: Tables,
     mask: int,
     monitor: bool,
+    host_meters: bool = False,
 ) -> Uplinks | None:
     """Install a switch's identity, routes and uplink groups; return these, or None without one.
 
@@ -71,6 +72,7 @@ def install_forwarding(
         control: Its tables.
         mask: Its bits of pathBF (`testbed.fabric.pathbf.bloom_mask`).
         monitor: Whether it hosts meters.
+        host_meters: Whether hosts do.
 
     One table entry is written for each of `routes`.
     """
@@ -79,12 +81,19 @@ def install_forwarding(
         IDENTITY.identify, (int(monitor), int(tier > 0), mask, own_ip)
     )
     table = control.table(ROUTING.routes)
-    needed = routes(topology, switch)
+    needed = routes(topology, switch, host_meters)
     for route in needed:
         table.add([(route.prefix, route.length)], route.action, route.params)
     if all(route.action != ROUTING.up for route in needed):
         return None
     return _install_uplinks(topology, switch, control)
+
+
+def install_adapter(topology: PacketFabric, host: int, control: Tables, mask: int) -> None:
+    """Install the identity of a host's meters in its adapter, which needs no routes; ``mask`` are
+    their bits of pathBF."""
+    own_ip = int(topology.host_ip[host])
+    control.table(IDENTITY.identity).set_default(IDENTITY.identify, (1, 0, mask, own_ip))
 
 
 class Route(NamedTuple):
@@ -96,8 +105,11 @@ class Route(NamedTuple):
     params: tuple[int, ...] = ()
 
 
-def routes(topology: PacketFabric, switch: int) -> list[Route]:
+def routes(topology: PacketFabric, switch: int, host_meters: bool = False) -> list[Route]:
     """Return the routes of a switch, given by index, in the order in which they are installed.
+
+    To a host with meters a ToR forwards, so that it counts and the shim stays; it delivers to
+    others.
 
     Routes lead to every switch below and above; to switches beside, for a ping that comes down to
     the wrong one of a pod and turns at a ToR; and up to everything else. A switch of the highest
@@ -105,7 +117,7 @@ def routes(topology: PacketFabric, switch: int) -> list[Route]:
     """
     found = [Route(int(topology.switch_ip[switch]), 32, ROUTING.local)]
     if switch < topology.n_tors:
-        found += _rack_routes(topology, switch)
+        found += _rack_routes(topology, switch, host_meters)
     directions = topology.directions
     below, above = directions.below(switch), directions.above(switch)
     if not topology.pod_length:
@@ -172,13 +184,13 @@ def _outgoing(topology: PacketFabric, switch: int) -> list[int]:
     return np.flatnonzero(topology.link_src == switch).tolist()
 
 
-def _rack_routes(topology: PacketFabric, tor: int) -> list[Route]:
+def _rack_routes(topology: PacketFabric, tor: int, host_meters: bool) -> list[Route]:
     rack = _prefix(topology, tor, _RACK, ROUTING.unroutable)
     hosts = [
         Route(
             int(topology.host_ip[host]),
             32,
-            ROUTING.deliver,
+            ROUTING.forward if host_meters else ROUTING.deliver,
             (int(topology.host_port[host]), int(topology.host_mac[host])),
         )
         for host in np.flatnonzero(topology.host_tor == tor)

@@ -85,13 +85,13 @@ class HostFabric(Fabric):
         return Paths(ptr, links)
 
     def numbered(self, segments: Segments) -> Segments:
-        """Return segments of the fabric without hosts with the numbers that switches have here."""
-        hosts = self.n_tors
+        """Return segments of the fabric without hosts with the numbers that switches, and hosts
+        with meters, have here."""
+        first = self.switches_only.n_switches
+        place = np.append(self.n_tors + np.arange(first), np.arange(self.n_tors)).astype(np.int32)
         return replace(
             segments,
-            upstream=segments.upstream + hosts,
-            downstream=segments.downstream + hosts,
-            switches=np.where(segments.switches < 0, -1, segments.switches + hosts).astype(
-                segments.switches.dtype
-            ),
+            upstream=place[segments.upstream],
+            downstream=place[segments.downstream],
+            switches=np.where(segments.switches < 0, -1, place[segments.switches]),
         )

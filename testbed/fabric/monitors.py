@@ -6,6 +6,7 @@ Terms joined by ``+``; a switch is a monitor if one of them names it:
     tor, agg, core    a tier: the ToRs, the highest tier, those between
     50%core           a share of a tier, drawn by the seed
     core0             a switch by its name
+    host              all hosts, whose adapters count at the other end of the ToRs' links to them
 
 Every ToR must be among them, so that each link between switches lies on a segment. A smaller share
 of the same seed is a part of a larger one.
@@ -23,6 +24,9 @@ from testbed.fabric.names import nearest
 
 TIERS = ("tor", "agg", "core")
 
+HOSTS = "host"
+"""The term for the hosts."""
+
 PLACEMENT = r"[^+\s]+(\+[^+\s]+)*"
 """A regular expression of what may be a placement on some fabric."""
 
@@ -30,7 +34,8 @@ _SHARE = re.compile(r"(?P<number>[0-9]+(\.[0-9]+)?)(%|pct)(?P<tier>.*)")
 
 
 def monitor_switches(fabric: Fabric, text: str, seed: int) -> BoolArray:
-    """Return which switches of a fabric host meters: bool[n_switches].
+    """Return which switches of a fabric host meters, bool[n_switches]; if the hosts do, as
+    well, they follow: bool[n_switches + n_hosts].
 
     Args:
         fabric: The fabric.
@@ -41,15 +46,17 @@ def monitor_switches(fabric: Fabric, text: str, seed: int) -> BoolArray:
         TopologyError: A term is unknown, or a ToR is left out (one line).
     """
     found = np.zeros(fabric.n_switches, np.bool_)
-    for term in text.split("+"):
-        found |= _term(fabric, term, text, seed)
+    terms = text.split("+")
+    for term in terms:
+        if term != HOSTS:
+            found |= _term(fabric, term, text, seed)
     left_out = np.flatnonzero(~found[: fabric.n_tors])
     if len(left_out):
         raise TopologyError(
             f"MONITORS={text} leaves out {fabric.switch_names[left_out[0]]}: every ToR must be a "
             "monitor, so that all links are measured; add +tor"
         )
-    return found
+    return np.append(found, np.ones(fabric.n_hosts, np.bool_)) if HOSTS in terms else found
 
 
 def _term(fabric: Fabric, term: str, text: str, seed: int) -> BoolArray:
@@ -62,7 +69,7 @@ def _term(fabric: Fabric, term: str, text: str, seed: int) -> BoolArray:
     if term not in fabric.switch_names:
         raise TopologyError(
             f"MONITORS={text}: {fabric.title} has no tier and no switch {term!r}: "
-            f"{nearest(term, [*tiers, *_first_names(fabric)])}"
+            f"{nearest(term, [*tiers, HOSTS, *_first_names(fabric)])}"
         )
     return np.arange(fabric.n_switches) == fabric.switch(term)
 

@@ -16,7 +16,7 @@ import numpy.typing as npt
 from testbed.arrays import IntArray
 from testbed.errors import UserError
 from testbed.fabric.packet_fabric import PacketFabric
-from testbed.fabric.segments import Segments
+from testbed.fabric.segments import Segments, with_meters
 
 BITS = 32
 HASHES = 3
@@ -69,8 +69,8 @@ class SegmentDecoder:
     """
 
     def __init__(self, topology: PacketFabric, segments: Segments, ids: Ids) -> None:
-        if len(ids) != topology.n_switches:
-            raise PathBfError(f"{len(ids)} IDs for {topology.n_switches} switches")
+        if len(ids) != (n := with_meters(topology, segments)):
+            raise PathBfError(f"{len(ids)} IDs for {n} switches")
         self._segments = segments
         self.path_bf = _path_bf(segments.switches, bloom_mask(ids))
         keys = _keys(segments.downstream, self.path_bf)
@@ -119,14 +119,17 @@ def switch_ids(topology: PacketFabric, segments: Segments, seed: int) -> Ids:
         seed: Equal seeds give equal IDs.
 
     Returns:
-        uint64[n_switches], locally administered unicast MAC addresses.
+        Locally administered unicast MAC addresses, uint64[n_switches]; those of hosts with meters
+        follow.
 
     Raises:
         PathBfError: 32 bits are too few for this many segments.
     """
     rng = np.random.default_rng([seed, 0x1D5])
     this, other = _same_ends(segments)
-    allowed = _bits_of_tiers(topology.tier, apart=len(this) > _MANY_PAIRS)
+    of_hosts = np.zeros(with_meters(topology, segments) - topology.n_switches, topology.tier.dtype)
+    tier = np.append(topology.tier, of_hosts)
+    allowed = _bits_of_tiers(tier, apart=len(this) > _MANY_PAIRS)
     ids = _draw(rng, allowed)
     masks = bloom_mask(ids)
     path_bf = _path_bf(segments.switches, masks)

@@ -11,7 +11,7 @@ from scipy.sparse import coo_array, csr_array
 
 from testbed.arrays import BoolArray, FloatArray, IntArray
 from testbed.fabric.climbs import Climbs
-from testbed.fabric.clos import TopologyError
+from testbed.fabric.clos import Fabric, TopologyError
 from testbed.fabric.components import components
 from testbed.fabric.ecmp import Ecmp
 from testbed.fabric.paths import Paths, pointers
@@ -25,7 +25,8 @@ class Segments:
 
     ``upstream`` and ``downstream`` are switch indices int32[S]; ``switches`` int32[S, H] holds the
     switches that encode themselves into pathBF (the upstream and those between, -1 padded);
-    ``subproblem`` int32[S] numbers the disjoint sub-problem (section III-E) of each segment.
+    ``subproblem`` int32[S] numbers the disjoint sub-problem (section III-E) of each segment. Hosts
+    with meters have the indices behind those of the switches.
     """
 
     upstream: IntArray
@@ -52,14 +53,19 @@ def segments(ecmp: Ecmp, monitor: BoolArray) -> Segments:
     A sub-problem (section III-E) is a pod with its links to the highest tier, or as many pods as
     segments join: one with ToR and core switches as monitors, all of them with ToRs alone.
 
+    If hosts are monitors, each of their links is a segment; these come last, in the order of
+    `testbed.fabric.host_links`.
+
     Args:
-        monitor: Which switches host meters, bool[n_switches]
-            (`testbed.fabric.monitors.monitor_switches`).
+        monitor: Which switches host meters, bool[n_switches], or switches and then hosts,
+            bool[n_switches + n_hosts] (`testbed.fabric.monitors.monitor_switches`).
 
     Raises:
         TopologyError: There are too many.
     """
     fabric = ecmp.fabric
+    hosts = len(monitor) > fabric.n_switches
+    monitor = monitor[: fabric.n_switches]
     starts = np.flatnonzero(monitor).astype(np.int32)
     climbs = Climbs.of(starts, ~monitor, fabric.link_src, fabric.link_dst)
     turns = [_turning(ecmp, climbs, starts, monitor, tier) for tier in range(1, ecmp.top + 1)]
@@ -73,13 +79,44 @@ def segments(ecmp: Ecmp, monitor: BoolArray) -> Segments:
     rising = np.flatnonzero(monitor[climbs.end] & (climbs.links.length > 0))
     up, low, high = climbs.links.take(rising), starts[climbs.start[rising]], climbs.end[rising]
     paths += [up, Paths(up.ptr, _reversed(up))]
-    length = np.concatenate([each.length for each in paths])
-    return _segments_of(
+    found = _segments_of(
         ecmp,
         np.concatenate([*upstream, low, high]),
         np.concatenate([*downstream, high, low]),
-        Paths(pointers(length), np.concatenate([each.links for each in paths])),
+        _joined(paths),
     )
+    return _with_hosts(ecmp, found) if hosts else found
+
+
+def _joined(paths: list[Paths]) -> Paths:
+    length = np.concatenate([each.length for each in paths])
+    return Paths(pointers(length), np.concatenate([each.links for each in paths]))
+
+
+def _with_hosts(ecmp: Ecmp, found: Segments) -> Segments:
+    """Return the segments with those of the hosts' links, up and down, behind them."""
+    fabric = ecmp.fabric
+    n = 2 * fabric.n_hosts
+    tor, up = np.repeat(np.arange(fabric.n_tors), 2 * fabric.hosts_per_tor), np.arange(n) % 2 == 0
+    host = fabric.n_switches + np.arange(n) // 2
+    upstream = np.where(up, host, tor).astype(np.int32)
+    switches = np.full((n, found.switches.shape[1]), -1, np.int32)
+    switches[:, 0] = upstream
+    links = Paths(np.arange(n + 1), np.arange(fabric.n_links, fabric.n_links + n, dtype=np.int32))
+    own = _subproblem_of_pods(ecmp, found.paths)[fabric.pod[tor]]
+    return Segments(
+        np.append(found.upstream, upstream),
+        np.append(found.downstream, np.where(up, tor, host).astype(np.int32)),
+        np.concatenate((found.switches, switches)),
+        _joined([found.paths, links]),
+        np.append(found.subproblem, own),
+    )
+
+
+def with_meters(fabric: Fabric, segments: Segments) -> int:
+    """Return the number of switches and, if these host meters, of hosts."""
+    hosts = len(segments) and segments.upstream.max() >= fabric.n_switches
+    return fabric.n_switches + (fabric.n_hosts if hosts else 0)
 
 
 @dataclass(frozen=True)
@@ -146,12 +183,20 @@ def _segments_of(ecmp: Ecmp, upstream: IntArray, downstream: IntArray, paths: Pa
 
 def _subproblems(ecmp: Ecmp, paths: Paths) -> IntArray:
     """Return the sub-problem of each segment, int32[S]: pods joined by segments."""
-    fabric = ecmp.fabric
-    lower = np.where(np.arange(fabric.n_links) % 2, fabric.link_dst, fabric.link_src)
-    pod = fabric.pod[lower]  # a link's is that of its lower end
+    return _subproblem_of_pods(ecmp, paths)[_pods(ecmp.fabric)[paths.links[paths.ptr[:-1]]]]
+
+
+def _subproblem_of_pods(ecmp: Ecmp, paths: Paths) -> IntArray:
+    """Return the sub-problem of each pod, int32[pods]: segments join pods."""
+    pod = _pods(ecmp.fabric)
     first, last = pod[paths.links[paths.ptr[:-1]]], pod[paths.links[paths.ptr[1:] - 1]]
-    pods = int(pod.max(initial=0)) + 1
-    return components(first, last, pods)[first]
+    return components(first, last, int(pod.max(initial=0)) + 1)
+
+
+def _pods(fabric: Fabric) -> IntArray:
+    """Return the pod of each link, which is that of its lower end, int32[n_links]."""
+    lower = np.where(np.arange(fabric.n_links) % 2, fabric.link_dst, fabric.link_src)
+    return fabric.pod[lower]
 
 
 def segment_share(ecmp: Ecmp, pair_share: FloatArray, found: Segments) -> FloatArray:
@@ -159,14 +204,18 @@ def segment_share(ecmp: Ecmp, pair_share: FloatArray, found: Segments) -> FloatA
 
     Args:
         pair_share: The share of the flows from ToR to ToR, float64[n_tors, n_tors]; ECMP spreads
-            those of a pair uniformly over its paths.
+            those of a pair uniformly over its paths, and hosts of a ToR send alike.
         found: What `segments` returned.
     """
-    tier = ecmp.fabric.tier.astype(np.int64)
+    fabric, share = ecmp.fabric, np.zeros(len(found))
+    if of_hosts := 2 * (with_meters(fabric, found) - fabric.n_switches):
+        own = np.repeat(np.stack((pair_share.sum(1), pair_share.sum(0)), 1), fabric.hosts_per_tor, 0)
+        share[-of_hosts:] = own.reshape(-1) / fabric.hosts_per_tor
+    tier = fabric.tier.astype(np.int64)
     spread = pair_share / ecmp.width
-    up, down = found.upstream, found.downstream
-    peak = (found.paths.length + tier[up] + tier[down]) // 2
-    share = np.zeros(len(found))
+    n = len(found) - of_hosts
+    up, down = found.upstream[:n], found.downstream[:n]
+    peak = (found.paths.length[:n] + tier[up] + tier[down]) // 2
     for top in range(1, ecmp.top + 1):
         flows = np.where(ecmp.turn == top, spread, 0.0)  # those whose paths turn at this tier
         rows = np.flatnonzero((peak == top) & (peak > tier[up]) & (peak > tier[down]))

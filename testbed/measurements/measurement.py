@@ -94,10 +94,11 @@ class PacketRun:
 
     Attributes:
         network: The network, up and idle.
-        controls: The controls of its switches, in the order of the topology.
+        controls: The controls of its switches, in the order of the topology, and of the adapters
+            of hosts with meters behind them.
         segments: The path segments between switches with meters.
-        ids: The 48-bit IDs of the switches, uint64[n_switches].
-        monitors: The numbers of the switches with meters, ascending.
+        ids: The 48-bit IDs of the switches, uint64[n_switches]; of hosts with meters behind them.
+        monitors: The numbers of the switches and, behind them, of the hosts with meters, ascending.
         clock: When each of these begins an epoch.
         seed: The seed of the run.
         duration_s: Its length in seconds.
@@ -242,7 +243,7 @@ class SimulatedRun:
         limits: What measurements may do.
         seed: The seed of the run.
         host: The sender of each recorded flow, int32[F].
-        hosts: The fabric with its hosts, if a link of a host is faulty; else None.
+        hosts: The fabric with its hosts, if a link of a host is faulty or has meters; else None.
         start_s, end_s: When each begins and ends to send, in seconds, float64[F].
         flows: The records of these flows.
         records: The largest mean number of flow records.

@@ -22,6 +22,24 @@ from testbed.measurements.spray_check.measurement import SprayCheck
 from testbed.measurements.spray_check.routings import Routing, routing_program
 
 
+ADAPTER = Path(__file__).parent / "canary" / "build" / "canary.json"
+"""BMv2's JSON of the program of the adapters in hosts with meters."""
+
+
+def need_no_program(measurements: Iterable[Measurement], option: str) -> None:
+    """Check that no measurement needs its control blocks where packets come from hosts.
+
+    Raises:
+        UserError: One does (one line, which begins with ``option``).
+    """
+    for each in measurements:
+        if each.program is not None and each.name != SprayCheck.name:
+            raise UserError(
+                f"{option}: switches begin to measure {each.name} with what comes from hosts, "
+                "which their meters see before: measure it in another run"
+            )
+
+
 def switch_program(measurements: Iterable[Measurement], routing: Routing = "ecmp") -> Path:
     """Return BMv2's JSON of the program that the switches of a run need for its measurements and
     for the way in which they choose among equal-cost uplinks.

@@ -20,7 +20,7 @@ from testbed.arrays import BoolArray, FloatArray, IntArray, LongArray
 from testbed.errors import UserError
 from testbed.fabric.clos import Fabric
 from testbed.fabric.ecmp import Ecmp
-from testbed.fabric.host_links import HostFabric
+from testbed.fabric.host_links import HostFabric, with_hosts
 from testbed.fabric.segments import Segments, segments
 from testbed.faults.plan import FaultError, FaultPlan
 from testbed.measurements.measurement import (
@@ -45,7 +45,7 @@ class FlowInputs:
 
     Attributes:
         fabric: The fabric.
-        monitor: Which of its switches host meters, bool[n_switches].
+        monitor: Which of its switches host meters, bool[n_switches]; if hosts do, they follow.
         plan, noise: The faults, and the loss rate of each healthy directed link,
             float64[n_links].
         process: The random process by which flows arrive.
@@ -73,6 +73,13 @@ class FlowInputs:
         """Return the length of the run in seconds: number of epochs times their length."""
         return self.epochs * self.epoch_ms / 1000
 
+    @property
+    def whole(self) -> Fabric:
+        """Return the fabric with its hosts, if one of their links is faulty or has meters."""
+        if len(self.monitor) > self.fabric.n_switches:
+            return with_hosts(self.fabric)
+        return self.plan.whole(self.fabric)
+
 
 @dataclass(frozen=True)
 class FlowRun:
@@ -84,7 +91,7 @@ class FlowRun:
         loss: The loss rate of each link of ``whole`` in each epoch, float64[1 or E, n_links].
         epochs: The number of epochs.
         fabric: The fabric.
-        whole: The same with its hosts, if a link of a host is faulty.
+        whole: The same with its hosts, if a link of a host is faulty or has meters.
         segments: The path segments between switches with meters.
         hosts: The sender and the receiver of each of the flows, int32[F] each.
         flows: A sample of the traffic.
@@ -208,7 +215,7 @@ def simulate(
     fabric, epoch_s = inputs.fabric, inputs.epoch_ms / 1000
     ecmp = Ecmp(fabric)
     parts = segments(ecmp, inputs.monitor)
-    whole = inputs.plan.whole(fabric)
+    whole = inputs.whole
     hosts = whole if isinstance(whole, HostFabric) else None
     if hosts is not None and fabric.hosts_per_tor > _MOST_HOSTS:
         raise FaultError(

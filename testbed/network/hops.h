@@ -43,6 +43,36 @@ static void take_output(frame_t *frame, const ss_packet *out) {
     memcpy(frame->data + FRAME_ROOM, out->data, frame->stored);
 }
 
+/* Pass a frame through the adapter of a host, a switch of its own program, at once: from the host, or
+ * from its ToR. Returns 0 if the adapter dropped it. */
+static __attribute__((noinline)) int adapt(part_t *part, frame_t *frame, uint32_t host,
+                                           uint32_t port, uint64_t now) {
+    const net_t *net = part->net;
+    ss_result *result = &part->of_adapter;
+    complete(net, frame);
+    const ss_arrival in = {frame->data, frame->data + frame->begin, now / 1000,
+                           (uint16_t)port, frame->stored,           frame->length};
+    net->adapter(net->adapters[host], &in, NULL, part, result);
+    if (result->n) {
+        take_output(frame, &result->packets[0]);
+        return 1;
+    }
+    const uint64_t before = part->now; /* the switch before it has not done with its packet */
+    const uint32_t current = part->current;
+    const uint8_t cause = VERDICT_CAUSE(result->observed);
+    part->now = now;
+    part->current = net->n_switches + host;
+    if (cause == CAUSE_CORRUPT) /* by the link that it came on */
+        part->stats.fault_drops++;
+    else
+        part->stats.other_drops++;
+    log_drop(part, frame, cause == CAUSE_CORRUPT ? frame->link : NOWHERE, cause, result->observed);
+    frame_free(part, frame);
+    part->now = before;
+    part->current = current;
+    return 0;
+}
+
 /* Send on what a switch makes of a frame: the first of its outputs in the frame itself. */
 static inline __attribute__((always_inline)) void send_on(part_t *part, frame_t *frame,
                                                           const ss_packet *out, int ordered) {

@@ -18,6 +18,7 @@ typedef int (*forward_fn)(ss_switch *, const ss_arrival *, ss_admit_fn, void *, 
  * (testbed/dataplane). */
 enum { CAUSE_QUEUE = 100 };
 enum { KIND_REPLY = 255 };
+enum { FROM_HOST = 1, FROM_TOR = 2 }; /* ports of an adapter, as its program has them */
 
 typedef struct {
     uint64_t time;
@@ -70,6 +71,8 @@ typedef struct {
     uint32_t max_port;
     uint32_t head; /* bytes of a frame that are stored */
     uint32_t always;
+    ss_switch **adapters; /* of each host; NULL: hosts have none */
+    forward_fn adapter;
 } setup_t;
 
 /* A thread and what it owns. */
@@ -103,7 +106,7 @@ typedef struct {
     uint64_t next[MAX_SOURCES];      /* packet of each source, */
     uint64_t next_time[MAX_SOURCES]; /* and when; NEVER: none is left */
     uint64_t next_send;              /* the window after the first of these */
-    ss_result result;
+    ss_result result, of_adapter;
     int oom;
     pthread_t thread;
 } __attribute__((aligned(64))) part_t;
@@ -115,6 +118,8 @@ struct net_t {
     ss_admit_fn admit; /* asks whether a queue has room; NULL: no link has a rate, so that none fills */
     ss_switch **switches;
     forward_fn forward;
+    ss_switch **adapters; /* of each host; NULL: hosts have none */
+    forward_fn adapter;
     uint32_t *host_owner;
     uint32_t *port_link; /* [n_switches * max_port] outgoing link */
     link_t *links;       /* fabric, then host->ToR, then ToR->host */
@@ -280,7 +285,12 @@ static __attribute__((noinline)) void keep_reply(part_t *part, const frame_t *fr
                     frame->stored);
 }
 
+static int adapt(part_t *part, frame_t *frame, uint32_t host, uint32_t port, uint64_t now);
+
 static void deliver(part_t *part, frame_t *frame, uint32_t host, uint64_t now) {
+    if (__builtin_expect(part->net->adapters != NULL, 0) &&
+        !adapt(part, frame, host, FROM_TOR, now))
+        return;
     part->stats.delivered++;
     if (__builtin_expect(frame->kind == KIND_REPLY, 0)) {
         keep_reply(part, frame, host, now);
@@ -341,6 +351,16 @@ static inline __attribute__((always_inline)) void transmit(part_t *part, frame_t
     else if (!append(&part->mail[part->step & 1][link->owner].parcels,
                      &(parcel_t){time, frame, link->place}))
         part->oom = 1;
+}
+
+/* Put what a host sends on its link. */
+static inline __attribute__((always_inline)) void leave_host(part_t *part, frame_t *frame,
+                                                             uint32_t host, uint64_t now,
+                                                             int ordered) {
+    if (__builtin_expect(part->net->adapters != NULL, 0) &&
+        !adapt(part, frame, host, FROM_HOST, now))
+        return;
+    transmit(part, frame, part->net->host_link + host, now, ordered);
 }
 
 /* A program may look further than the bytes that exist: what is behind them is zero. */
@@ -423,8 +443,7 @@ static inline __attribute__((always_inline)) void send_next(part_t *part, uint32
     frame->stored = (uint16_t)(stored < head ? head : stored); /* behind the template it is zero */
     source->sent[flow]++;
     part->stats.sent++;
-    transmit(part, frame, part->net->host_link + source->src_host[flow], source->time[at],
-             ordered);
+    leave_host(part, frame, source->src_host[flow], source->time[at], ordered);
 }
 
 /* Send what this thread's hosts send before a time: sources of lower number first where two send

@@ -149,7 +149,7 @@ static void emit(part_t *part, uint32_t flow, uint32_t size, uint32_t psn, uint8
     frame->stored = (uint16_t)(stored < head ? head : stored);
     source->sent[flow]++;
     part->stats.sent++;
-    transmit(part, frame, net->host_link + source->src_host[flow], now, 0);
+    leave_host(part, frame, source->src_host[flow], now, 0);
 }
 
 static void answer(part_t *part, uint32_t connection, uint32_t psn, uint8_t syndrome,

@@ -397,6 +397,8 @@ EXPORT net_t *net_new(const setup_t *setup) {
     net->always = (int)setup->always;
     net->between = 1;
     net->forward = setup->forward;
+    net->adapter = setup->adapter;
+    if (setup->adapters) net->adapters = copied(setup->adapters, setup->n_hosts * sizeof(ss_switch *));
     net->switches = copied(setup->switches, n_switches * sizeof(ss_switch *));
     net->links = copied(setup->links, n_links * sizeof(link_t));
     net->depths = calloc(n_links + 1, sizeof(depth_t));
@@ -405,7 +407,7 @@ EXPORT net_t *net_new(const setup_t *setup) {
     net->host_owner = calloc(setup->n_hosts + 1, sizeof(uint32_t));
     net->parts = aligned_alloc(64, n_parts * sizeof(part_t));
     if (!net->switches || !net->links || !net->depths || !net->port_link || !net->host_owner ||
-        !net->parts)
+        !net->parts || (setup->adapters && !net->adapters))
         return NULL;
     memset(net->parts, 0, n_parts * sizeof(part_t));
     net->n_parts = n_parts;
@@ -458,6 +460,7 @@ EXPORT void net_free(net_t *net) {
     free(net->parts);
     free(net->queue.items);
     free(net->switches);
+    free(net->adapters);
     free(net->links);
     free(net->depths);
     free(net->port_link);

@@ -79,6 +79,7 @@ _NUMBERS = (
     *("n_switches", "n_links", "n_hosts", "n_parts"),
     *("host_link", "max_port", "head", "always"),
 )
+_ADAPTERS = ("adapters", "adapter")
 
 
 class _Setup(ctypes.Structure):
@@ -88,6 +89,7 @@ class _Setup(ctypes.Structure):
         *((name, ctypes.c_void_p) for name in _POINTERS),
         ("window_ns", ctypes.c_uint64),
         *((name, ctypes.c_uint32) for name in _NUMBERS),
+        *((name, ctypes.c_void_p) for name in _ADAPTERS),
     ]
 
 
@@ -113,6 +115,20 @@ class LinkModel:
         return self.delay_ns + round(wait)
 
 
+@dataclass(frozen=True)
+class Adapters:
+    """A soft switch in each host, on the host's end of its link: what the host sends and receives
+    passes through it at once.
+
+    Attributes:
+        program: Their compiled program, loaded with its verdict as the observed field.
+        switches: One for each host, in the order of the hosts.
+    """
+
+    program: Program
+    switches: list[Switch]
+
+
 class VirtualNetwork:
     """A fat-tree whose switches are soft switches and whose hosts send what they are given.
 
@@ -124,9 +140,10 @@ class VirtualNetwork:
         threads: The number of threads, at most one for each switch. While few packets are in
             flight, one of them works alone, which is faster.
         always: Whether all threads work at any time.
+        adapters: The hosts' adapters; None if they have none.
 
     Raises:
-        ValueError: The program may read more of a packet than is kept of it.
+        ValueError: A program may read more of a packet than is kept of it.
     """
 
     def __init__(
@@ -137,17 +154,22 @@ class VirtualNetwork:
         links: LinkModel = LinkModel(),
         threads: int = 1,
         always: bool = False,
+        adapters: Adapters | None = None,
     ) -> None:
         if len(switches) != topology.n_switches:
             raise ValueError(f"{len(switches)} switches for {topology.n_switches} places")
-        head = program.head_bytes
-        if head is None or head > _FRAME_BYTES:
-            raise ValueError(f"{program.path} reads more than {_FRAME_BYTES} bytes of a packet")
+        head = _head_bytes(program)
         self.topology = topology
-        self._switches = switches  # keeps the handles alive
+        self._switches, self._adapters = switches, adapters  # keeps the handles alive
         self._library = _load()
         table = _link_table(topology, links)
-        handles = (ctypes.c_void_p * len(switches))(*(s.handle for s in switches))
+        handles = _handles(switches)
+        in_hosts = None
+        if adapters is not None:
+            if len(adapters.switches) != topology.n_hosts:
+                raise ValueError(f"{len(adapters.switches)} adapters for {topology.n_hosts} hosts")
+            head = max(head, _head_bytes(adapters.program))
+            in_hosts = _handles(adapters.switches)
         ports = _port_links(topology)
         shares = _Shares.divide(topology, threads)
         self._threads = len(shares.boundary)
@@ -173,6 +195,8 @@ class VirtualNetwork:
             max_port=ports.shape[1],
             head=head,
             always=always,
+            adapters=None if in_hosts is None else ctypes.addressof(in_hosts),
+            adapter=None if adapters is None else adapters.program.address("ss_forward"),
         )
         self._net = self._library.net_new(ctypes.byref(setup))
         if not self._net:
@@ -283,11 +307,12 @@ class VirtualNetwork:
 
         They are sorted by time, then by switch, then as the switch dropped them. ``link`` is -1
         where no link is at fault (TTL, no route); links of hosts are numbered as in
-        `testbed.fabric.host_links`.
+        `testbed.fabric.host_links`, and hosts' adapters behind the switches.
         """
         if self._count(self._library.net_drops) != len(self._drops):
             found = self._of_all_threads(self._library.net_drops, DROP)
-            place = found["time_ns"] * np.uint64(len(self._switches)) + found["switch"]
+            places = len(self._switches) + self.topology.n_hosts
+            place = found["time_ns"] * np.uint64(places) + found["switch"]
             self._drops = found[np.argsort(place, kind="stable")]
             of_hosts = np.flatnonzero(self._drops["link"].astype(np.int64) >= self.topology.n_links)
             nth = self._drops["link"][of_hosts].astype(np.int64) - self.topology.n_links
@@ -413,6 +438,22 @@ class _Shares:
             place[mine] = np.arange(len(mine))
             boundary[thread] = np.count_nonzero(~inner[mine])
         return cls(owner, place, boundary)
+
+
+def _head_bytes(program: Program) -> int:
+    """Return how many bytes of a packet a program reads at most.
+
+    Raises:
+        ValueError: They are more than are kept of a packet.
+    """
+    head = program.head_bytes
+    if head is None or head > _FRAME_BYTES:
+        raise ValueError(f"{program.path} reads more than {_FRAME_BYTES} bytes of a packet")
+    return head
+
+
+def _handles(switches: list[Switch]) -> ctypes.Array[ctypes.c_void_p]:
+    return (ctypes.c_void_p * len(switches))(*(each.handle for each in switches))
 
 
 def _copy(function: Any, net: int, thread: int, dtype: np.dtype) -> npt.NDArray[Any]:

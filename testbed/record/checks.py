@@ -21,7 +21,7 @@ def check_references(
     schema: Schema,
     values: Mapping[str, Any],
     fabric: Fabric,
-    whole: Fabric,
+    names: tuple[list[str], list[str]],
     count: Callable[[Numbered], int | None],
 ) -> None:
     """Check that a table's values refer to existing links, hosts, epochs or rows of other tables.
@@ -29,7 +29,7 @@ def check_references(
     Args:
         values: The columns of ``table``.
         fabric: The fabric.
-        whole: The same with its hosts, if the run has their links.
+        names: The names of the rows of the tables of switches and of links.
         count: Returns the number of links, hosts and so on; None if it is not known.
 
     Raises:
@@ -51,8 +51,8 @@ def check_references(
     if "sent" in values and "lost" in values:
         table.refuse(values["lost"] > values["sent"], "more packets lost than sent")
     if schema.row_of is not None:
-        names = whole.link_names if schema.row_of == "every link" else fabric.switch_names
-        _check_names(table, values[schema.columns[0].name], names, schema.row_of)
+        of_rows = names[schema.row_of == "every link"]
+        _check_names(table, values[schema.columns[0].name], of_rows, schema.row_of)
     if len(schema.key) > 1:  # of one column, `Table` has looked
         _check_key(table, schema, values)
 

@@ -38,7 +38,7 @@ from testbed.errors import UserError
 from testbed.fabric.clos import Fabric, TopologyError
 from testbed.fabric.ecmp import Ecmp
 from testbed.fabric.host_links import with_hosts
-from testbed.fabric.monitors import monitor_switches
+from testbed.fabric.monitors import HOSTS, monitor_switches
 from testbed.fabric.names import command, plain, shortened
 from testbed.fabric.packet_fabric import PacketFabric
 from testbed.fabric.segments import Segments, segments
@@ -108,8 +108,8 @@ class Record(Protocol):
 
 
 def whole_fabric(record: Record) -> Fabric:
-    """Return the fabric of a record, with its hosts if a link of a host was faulty: then links of
-    hosts are in the tables ``links`` and ``diagnosis``, too."""
+    """Return the fabric of a record, with its hosts if a link of a host was faulty or had meters:
+    then links of hosts are in the tables ``links`` and ``diagnosis``, too."""
     return with_hosts(record.fabric) if record.network.get("host_links") else record.fabric
 
 
@@ -392,6 +392,12 @@ class RunDirectory:
         except TopologyError as error:
             self._wrong("config.json", shortened(plain(str(error))))
 
+    @property
+    def _metering(self) -> list[str]:
+        """Return the names of the switches and, if these have meters, of the hosts."""
+        fabric, hosts = self.fabric, HOSTS in self.config["monitors"].split("+")
+        return [*fabric.switch_names, *fabric.host_names] if hosts else fabric.switch_names
+
     def has(self, name: str) -> bool:
         """Return True if a table of `testbed.record.run_tables` was recorded."""
         return (self.path / f"{name}.parquet").is_file()
@@ -409,7 +415,8 @@ class RunDirectory:
             values = table.columns()
             if not self.finished:
                 values = self._of_finished_epochs(schema, values)
-            check_references(table, schema, values, self.fabric, self.whole, self._count)
+            names = self._metering, self.whole.link_names
+            check_references(table, schema, values, self.fabric, names, self._count)
         except TableError as error:
             raise RunError(f"{error}: make the run again") from None
         del table
@@ -449,7 +456,7 @@ class RunDirectory:
             case "every link":
                 return self.whole.n_links
             case "switches":
-                return fabric.n_switches
+                return len(self._metering)
             case "tors":
                 return fabric.n_tors
             case "hosts":  # a fabric file lists no hosts of other fabrics

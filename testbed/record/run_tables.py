@@ -250,9 +250,9 @@ SELECTION = Schema(
 
 SWITCHES = Schema(
     "switches",
-    "the switches of a network of packets",
+    "the switches of a network of packets, and behind them its hosts, if they have meters",
     (
-        Column("name", "text", "name, as in `fabric`"),
+        Column("name", "text", "name, as in `fabric`, or of a host"),
         Column("id", "uint64", "48-bit ID", high=2**48 - 1),
         Column("mask", "uint32", "its bits in pathBF"),
         Column("ip", "uint32", "IPv4 address"),
