@@ -209,7 +209,9 @@ def segment_share(ecmp: Ecmp, pair_share: FloatArray, found: Segments) -> FloatA
     """
     fabric, share = ecmp.fabric, np.zeros(len(found))
     if of_hosts := 2 * (with_meters(fabric, found) - fabric.n_switches):
-        own = np.repeat(np.stack((pair_share.sum(1), pair_share.sum(0)), 1), fabric.hosts_per_tor, 0)
+        own = np.repeat(
+            np.stack((pair_share.sum(1), pair_share.sum(0)), 1), fabric.hosts_per_tor, 0
+        )
         share[-of_hosts:] = own.reshape(-1) / fabric.hosts_per_tor
     tier = fabric.tier.astype(np.int64)
     spread = pair_share / ecmp.width

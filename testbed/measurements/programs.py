@@ -21,7 +21,6 @@ from testbed.measurements.measurement import Measurement
 from testbed.measurements.spray_check.measurement import SprayCheck
 from testbed.measurements.spray_check.routings import Routing, routing_program
 
-
 ADAPTER = Path(__file__).parent / "canary" / "build" / "canary.json"
 """BMv2's JSON of the program of the adapters in hosts with meters."""
 

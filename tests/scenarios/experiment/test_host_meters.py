@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Canary's meters in hosts (MONITORS=...+host): what they count, and what is said of hosts' links."""
+"""Canary's meters in hosts (MONITORS=...+host): what they count, and what is said of the links."""
 
 from __future__ import annotations
 
