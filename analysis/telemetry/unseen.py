@@ -45,9 +45,10 @@ def why_unseen(tells: Identifiability, telemetry: Telemetry, reads: Sequence[str
     if missing.all():
         return f"nothing was measured, so there is no verdict: {why}"
     said = "not observed, so neither healthy nor faulty: "
-    if isinstance(fabric, HostFabric) and list(reads) == ["segments"]:
+    n = fabric.switches_only.n_links if isinstance(fabric, HostFabric) else fabric.n_links
+    if list(reads) == ["segments"] and n < fabric.n_links and missing[n:].all():
         said += "all links of hosts, as the meters are in switches"
-        missing &= np.arange(fabric.n_links) < fabric.switches_only.n_links
+        missing[n:] = False
         if not missing.any():
             return said
         said += "; "
