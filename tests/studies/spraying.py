@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, get_args
 
@@ -22,14 +22,12 @@ import numpy as np
 import numpy.typing as npt
 from rich.console import Console
 
-from analysis.methods.diagnosis import Diagnosis
-from analysis.methods.spray_check import SprayCheck
-from analysis.telemetry.telemetry import Telemetry
 from canary import run
 from testbed.measurements.spray_check.routings import Routing
 from testbed.record.run import RunDirectory
 
 METHODS = "canary,netbouncer,flock,007,detector,netscope,flock+links,canary-mle,mle"
+SPRAY_CHECKS = "spray-check,spray-check+pool"
 ROUTINGS: tuple[Routing, ...] = get_args(Routing)
 SEEDS = range(1, 11)
 FAULTS = {
@@ -58,7 +56,7 @@ ITERATIONS = (1, 2, 4, 8)
 
 def methods_of(routing: Routing, methods: str = METHODS) -> str:
     """Return the methods that can be asked where switches choose uplinks so."""
-    return methods if routing == "ecmp" else f"{methods},spray-check,spray-check+pool"
+    return methods if routing == "ecmp" else f"{methods},{SPRAY_CHECKS}"
 
 
 def scored(folder: Path, **settings: Any) -> dict[str, tuple[float, int, int]]:
@@ -262,58 +260,39 @@ def mean_iteration_ms(folder: Path, **settings: Any) -> float:
     return float(ended[-1]) / len(ended) / 1e6
 
 
-class Cumulative(SprayCheck):
-    """`spray-check`, asked after each epoch for what all epochs so far counted.
-
-    Attributes:
-        verdicts: The links that it blamed after each.
-    """
-
-    base = "cumulative"
-    changes = ()
-
-    def __init__(self, *, pool: bool = False) -> None:
-        super().__init__(pool=pool)
-        self.verdicts: list[list[int]] = []
-        self._packets: npt.NDArray[np.int64] | None = None
-
-    @property
-    def name(self) -> str:
-        """Return a name for each of both."""
-        return f"cumulative-{self.pool}"
-
-    def localize(self, telemetry: Telemetry) -> Diagnosis:
-        """Return the verdict on all counts so far."""
-        counts = telemetry.need("spray_check", self.name)
-        before = np.zeros_like(counts.packets) if self._packets is None else self._packets
-        self._packets = before + counts.packets
-        views = {"spray_check": replace(counts, packets=self._packets)}
-        verdict = super().localize(replace(telemetry, views=views))
-        self.verdicts.append(verdict.flagged.tolist())
-        return verdict
-
-
-def found_alone(folder: Path, **settings: Any) -> npt.NDArray[np.bool_]:
-    """Return whether the faulty link alone was blamed after each iteration, without and with
-    pooling, bool[2, iterations]."""
-    asked = [Cumulative(pool=pool) for pool in (False, True)]
-    run(path=folder / "run", methods=asked, diagnose="epoch", **settings)
-    truth = np.flatnonzero(RunDirectory(folder / "run").table("links")["faulty"]).tolist()
+def found_alone(folder: Path, **settings: Any) -> dict[str, npt.NDArray[np.bool_]]:
+    """Return whether each method blamed the faulty link alone, by what all iterations so far
+    counted, after each: bool[iterations]. One that knows no directions blames its cable."""
     epochs = settings["epochs"]
-    return np.asarray([[each == truth for each in one.verdicts[:epochs]] for one in asked])
+    run(path=folder / "run", diagnose=f"epoch:{epochs}", **settings)
+    record = RunDirectory(folder / "run")
+    methods: Any = record.summary["methods"]
+    [truth] = np.flatnonzero(record.table("links")["faulty"]).tolist()
+    blamed: dict[tuple[str, int], set[int]] = {}
+    table = record.table("verdicts")
+    columns = table["epoch"].tolist(), list(table["method"]), table["link"].tolist()
+    for epoch, name, link in zip(*columns, strict=True):
+        cable = methods[name]["native"] == "undirected"
+        blamed.setdefault((name, epoch), set()).add(truth if cable and link == truth ^ 1 else link)
+    return {
+        name: np.array([blamed.get((name, epoch)) == {truth} for epoch in range(epochs)])
+        for name in methods
+    }
 
 
 def print_spines(console: Console) -> None:
-    """Print in how many seeds `spray-check` names a link of 64 spines alone, by iterations."""
+    """Print in how many seeds each method names a link of 64 spines alone, by iterations; where
+    those that read no probe are asked alone, none is sent."""
     console.print(f"\n64 spines, {len(SEEDS)} seeds: those in which the link alone is blamed\n")
     print_table(console, ["a link of", "method", *(f"{n} iterations" for n in ITERATIONS)], [])
-    for rate, most in (("0.015", 2), ("0.005", 8)):
-        settings: dict[str, Any] = MANY_SPINES | {"epochs": most, "faults": f"1links:{rate}"}
-        every = [in_folder(found_alone, seed=seed, **settings) for seed in SEEDS]
-        alone = np.sum(every, axis=0)
-        for name, row in zip(("spray-check", "spray-check+pool"), alone, strict=True):
-            cells = [str(row[n - 1]) if n <= most else "–" for n in ITERATIONS]
-            console.print("|", " | ".join([rate, f"`{name}`", *cells]), "|", soft_wrap=True)
+    for methods in (SPRAY_CHECKS, METHODS):
+        for rate, most in (("0.015", 2), ("0.005", 8 if methods == SPRAY_CHECKS else 4)):
+            settings: dict[str, Any] = MANY_SPINES | {"epochs": most, "faults": f"1links:{rate}"}
+            every = [in_folder(found_alone, methods=methods, seed=s, **settings) for s in SEEDS]
+            for name in every[0]:
+                row = np.sum([each[name] for each in every], axis=0)
+                cells = [str(row[n - 1]) if n <= most else "–" for n in ITERATIONS]
+                console.print("|", " | ".join([rate, f"`{name}`", *cells]), "|", soft_wrap=True)
 
 
 PARTS: Mapping[str, Callable[[Console], None]] = {
