@@ -62,7 +62,7 @@ def test_other_fabrics_have_these_tiers_as_far_as_they_go() -> None:
     [
         ("agg", r"MONITORS=agg leaves out tor0_0: every ToR must be a monitor.*add \+tor"),
         ("50%tor+core", r"leaves out tor\d_\d"),
-        ("tor+spin", r"no tier and no switch 'spin': choose from tor, agg, core, tor0_0"),
+        ("tor+spin", r"no tier and no switch 'spin': choose from tor, agg, core, host, "),
         ("tor+core9", r"no switch 'core9': did you mean core"),
         ("tor+", r"no switch ''"),
         ("tor+150%core", r"150% is out of range: use more than 0 and up to 100%"),
