@@ -117,10 +117,10 @@ def row_bomb(path: Path) -> None:
 
 
 def block_bomb(path: Path) -> None:
-    """600 MB of zeros in 20 kB."""
-    zeros = pa.table({"src": pa.array([bytes(300 << 20)], pa.binary())})
+    """300 MB of zeros in 10 kB."""
+    zeros = pa.table({"src": pa.array([bytes(100 << 20)], pa.binary())})
     with pq.ParquetWriter(path, zeros.schema, compression="zstd", use_dictionary=False) as writer:
-        for _ in range(2):
+        for _ in range(3):
             writer.write_table(zeros)
 
 
