@@ -14,7 +14,7 @@ from testbed.fabric.ecmp import Ecmp
 from testbed.fabric.fat_tree import FatTree
 from testbed.fabric.paths import Paths
 from testbed.measurements.link_meters import LinkLosses
-from testbed.measurements.matrix.probe_matrix import standard_matrix
+from testbed.fabric.probe_matrix.matrix import standard_matrix
 from testbed.measurements.spray_check.measurement import SprayCounts
 
 RANGES = ((0.2, 1.0), (0.1, 0.2), (0.05, 0.1), (0.01, 0.05), (0.001, 0.01))
