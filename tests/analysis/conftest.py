@@ -13,8 +13,8 @@ from analysis.telemetry.telemetry import Connections, Flows, Probes, SegmentCoun
 from testbed.fabric.ecmp import Ecmp
 from testbed.fabric.fat_tree import FatTree
 from testbed.fabric.paths import Paths
-from testbed.measurements.link_meters import LinkLosses
 from testbed.fabric.probe_matrix.matrix import standard_matrix
+from testbed.measurements.link_meters import LinkLosses
 from testbed.measurements.spray_check.measurement import SprayCounts
 
 RANGES = ((0.2, 1.0), (0.1, 0.2), (0.05, 0.1), (0.01, 0.05), (0.001, 0.01))
