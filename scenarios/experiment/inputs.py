@@ -18,6 +18,7 @@ from scenarios.experiment.fabrics import fabric_of
 from scenarios.experiment.request import SCENARIO, Scenario
 from scenarios.experiment.settings import Injector, Settings, SettingsError
 from testbed.arrays import BoolArray, LongArray
+from testbed.control.routings import Routing, check_routing
 from testbed.dataplane.adapted import IcmpLimit
 from testbed.fabric.clos import Fabric
 from testbed.fabric.monitors import monitor_switches
@@ -29,7 +30,6 @@ from testbed.measurements.canary.selection import UNLIMITED, SelectionParameters
 from testbed.measurements.measurement import Limits, Measurement
 from testbed.measurements.programs import switch_program
 from testbed.measurements.registry import STANDARD
-from testbed.measurements.spray_check.routings import Routing, check_routing
 from testbed.measurements.traces.path_discovery import host_rate_limit
 from testbed.network.kinds import NetworkKind
 from testbed.network.virtual import LinkModel

@@ -17,13 +17,13 @@ from pydantic import ConfigDict, Field, ValidationError, model_validator
 from pydantic.dataclasses import dataclass
 from pydantic.fields import FieldInfo
 
+from testbed.control.routings import Routing
 from testbed.errors import UserError
 from testbed.fabric.clos import Fabric
 from testbed.fabric.names import nearest, shortened
 from testbed.fabric.topologies import is_described
 from testbed.faults.plan import noise_range
 from testbed.measurements.registry import check_names
-from testbed.measurements.spray_check.routings import Routing
 from testbed.network.kinds import NETWORKS, NetworkKind
 from testbed.record.documents import EPOCHS, TELEMETRY
 from testbed.record.messages import first_problem

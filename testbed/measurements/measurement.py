@@ -314,8 +314,8 @@ class Measurement:
         probes: Whether it sends PROBES probes for each host and path of NetBouncer's plan.
         always: Whether every run makes it, as it takes no packet, rule or time of a switch.
         program: BMv2's JSON of the Canary program with the control blocks of the measurement's
-            ``measurement.p4``, as ``p4/Makefile`` makes it in ``build``; None if it has none. See
-            `testbed.measurements.programs`.
+            ``measurement.p4``, as ``p4/Makefile`` makes it in ``build``, or one of
+            `testbed.control.routings`; None if it has none. See `testbed.measurements.programs`.
     """
 
     name: ClassVar[str]

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from testbed.arrays import FloatArray, IntArray, LongArray
+from testbed.control.routings import PROGRAMS
 from testbed.control.switch import batch, for_each
 from testbed.errors import UserError
 from testbed.measurements.measurement import Counts, Measurement, Running, Write
@@ -67,7 +67,7 @@ class SprayCheck(Measurement):
     help = "with another ROUTING than ecmp, what each leaf received by each spine"
     unseen = "more LOAD lets packets cross every link"
     tables = (SPRAY_COUNTS,)
-    program = Path(__file__).parent / "build" / "canary.json"
+    program = PROGRAMS["spray"]
 
     def start(self, run: PacketRun) -> Running:
         """Install the counters' entries, and begin with counters of 0.
