@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from testbed.fabric.host_links import HostFabric
     from testbed.fabric.packet_fabric import PacketFabric
     from testbed.fabric.segments import Segments
-    from testbed.measurements.canary.selection import SelectionParameters
     from testbed.network.flow import Carried, FlowRecords
     from testbed.network.network import Network, Statistics
     from testbed.network.sources import Source
@@ -76,16 +75,27 @@ class Limits:
     """What measurements may do, from the settings of a run.
 
     Attributes:
-        selection: Parameters of Canary's selection of flows.
+        alpha, beta, delta, eta: Thresholds of Canary's selection of flows (its table III).
         probes: Probes of each host over each path of NetBouncer's plan.
-        icmp: Limit on a switch's answers to traceroutes.
-        traces_per_s: Traceroutes per second that each host may send.
+        answers_per_s: ICMP messages per second with which each switch may answer traceroutes.
+        traces_per_s: Traceroutes per second that each host may send; 0 for as many as these answers
+            allow.
     """
 
-    selection: SelectionParameters
+    alpha: int
+    beta: int
+    delta: int
+    eta: int
     probes: int
-    icmp: IcmpLimit
+    answers_per_s: float
     traces_per_s: float
+
+    @property
+    def icmp(self) -> IcmpLimit:
+        """Return the limit on a switch's answers, as the switch program has it."""
+        from testbed.dataplane.adapted import IcmpLimit
+
+        return IcmpLimit.of(self.answers_per_s)
 
 
 @dataclass(frozen=True)
