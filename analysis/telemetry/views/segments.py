@@ -23,10 +23,19 @@ from testbed.record.run_tables import registers
 
 def segments(source: Source) -> SegmentCounts:
     """Return what Canary's meters counted."""
-    counts = segment_counts(source.record, read_flow_counts(source.record))
+    counts = read_segments(source.record)
     if source.hosts is None:
         return counts
     return replace(counts, segments=source.hosts.numbered(counts.segments))
+
+
+def read_segments(record: Record) -> SegmentCounts:
+    """Return the packets that Canary counted on each segment in each epoch.
+
+    Raises:
+        testbed.record.run.RunError: A table is missing or damaged.
+    """
+    return segment_counts(record, read_flow_counts(record))
 
 
 def read_minus_meters(record: Record) -> list[MinusMeter]:
