@@ -315,7 +315,7 @@ class Measurement:
 
     Attributes:
         name: Its name, as MEASURE= has it.
-        view: The name of what methods read of it, see `analysis.telemetry.views`.
+        view: The name of what methods read of it, see `analysis.telemetry.views.registry`.
         help: What it is, in a few words.
         unseen: What would measure the links that it has not observed.
         budgets: Its limits.
