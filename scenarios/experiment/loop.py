@@ -73,7 +73,7 @@ class Session:
             self._history = History(first=first, before=Before.now(emulation))
         else:  # in real time a run may be interrupted
             self._history = History(every_epoch=emulation.inputs.network.real_time)
-        self._last: deque[_Part] = deque(maxlen=emulation.inputs.window)
+        self._last: deque[_Part] = deque(maxlen=observer.window)
         self._before: Before | None = None
         self._clock = emulation.backend.clock
         self._ended: Epoch | None = None

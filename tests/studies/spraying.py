@@ -23,7 +23,7 @@ import numpy.typing as npt
 from rich.console import Console
 
 from canary import run
-from testbed.measurements.spray_check.routings import Routing
+from testbed.control.routings import Routing
 from testbed.record.run import RunDirectory
 
 METHODS = "canary,netbouncer,flock,007,detector,netscope,flock+links,canary-mle,mle"

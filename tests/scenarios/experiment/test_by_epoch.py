@@ -14,9 +14,9 @@ from analysis.methods.registry import find_methods
 from analysis.telemetry.observations import read_telemetry
 from analysis.telemetry.telemetry import Telemetry
 from scenarios.experiment.backends import open_backend
+from scenarios.experiment.by_epoch import EpochVerdicts
 from scenarios.experiment.inputs import layout_of
 from scenarios.experiment.loop import Session
-from scenarios.experiment.observer import Observer
 from scenarios.experiment.run import analyze, run_config, run_experiment
 from scenarios.experiment.settings import SettingsError, make_settings
 from scenarios.experiment.setup import set_up
@@ -42,7 +42,8 @@ def stepped(folder: Path, diagnose: str) -> tuple[list[Telemetry], Telemetry]:
     writer, config = RunWriter(folder / "run"), run_config(inputs.config)
     writer.config(config)
     with open_backend(inputs, folder) as backend:
-        session = Session(set_up(inputs, backend), writer, Observer())
+        emulation = set_up(inputs, backend)
+        session = Session(emulation, writer, EpochVerdicts([], config, inputs))
         session.start()
         found = []
         while (epoch := session.epoch()) is not None:
