@@ -25,7 +25,7 @@ class Source:
 
     Attributes:
         record: The run's record.
-        kinds: The kinds of telemetry, see the module's text.
+        kinds: The kinds of telemetry, see `analysis.telemetry.observations`.
     """
 
     record: Record
