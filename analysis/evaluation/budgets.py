@@ -116,13 +116,12 @@ def _probes(record: Record, part: Probes, plan: str) -> Measured:
     if "probes" in record.config:
         plans = np.array(record.table("probe_paths")["plan"])
         rows = plans[record.table("probe_counts")["path"]]
-        asked = int((rows == PLANS[0]).sum()) * record.config["probes"]
+        each, mine = record.config["probes"], int((rows == plan).sum())
+        name = "probes"
         if plan != PLANS[0]:
-            paths = int((rows == plan).sum())
-            asked = max(1, asked // max(paths, 1)) * paths
-            budgets["matrix probes"] = {"asked": asked, "got": sent}
-        else:
-            budgets["probes"] = {"asked": asked, "got": sent}
+            name = "matrix probes"
+            each = budget(name).probes_each(record.fabric, mine, each)
+        budgets[name] = {"asked": each * mine, "got": sent}
     unobserved = _unobserved(record, part)
     return {"budgets": budgets, "packets": sent, "links_unobserved": unobserved}
 
