@@ -19,7 +19,7 @@ Where several readings are possible, these are chosen:
 - full loss is explained first, and its losses do not count for partial loss;
 - of links that explain equally much, the one with the lowest number is taken.
 
-The plan is `testbed.measurements.matrix.probe_matrix`. Its probes go in one direction only, so the
+The plan is `testbed.fabric.probe_matrix.matrix`. Its probes go in one direction only, so the
 method tells the two directions of a link apart, which the paper's echoed probes cannot do.
 """
 

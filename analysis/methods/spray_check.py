@@ -27,7 +27,7 @@ from testbed.fabric.clos import Fabric
 from testbed.fabric.paths import Paths
 
 if TYPE_CHECKING:
-    from testbed.measurements.spray_check.measurement import SprayCounts
+    from analysis.telemetry.views.spray_counts import SprayCounts
 
 _NORMAL = 1.4826
 """The standard deviation of a normal distribution over its median absolute deviation."""
@@ -59,7 +59,7 @@ class SprayCheck(Method):
     >>> import numpy as np
     >>> from analysis.telemetry.telemetry import Telemetry
     >>> from testbed.fabric.clos import leaf_spine
-    >>> from testbed.measurements.spray_check.measurement import SprayCounts
+    >>> from analysis.telemetry.views.spray_counts import SprayCounts
     >>> fabric = leaf_spine(3, 2)
     >>> src, dst = np.nonzero(~np.eye(3, dtype=bool))
     >>> ways = SprayCounts(

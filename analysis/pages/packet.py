@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from analysis.telemetry.views.segments import FlowCounts
 from testbed.arrays import LongArray
 from testbed.fabric.packet_fabric import PacketFabric
-from testbed.measurements.canary.minus_meters import MinusMeter
 from testbed.record.flow_ids import FiveTuples, flow_ids
 from testbed.record.run import RunDirectory
 
@@ -20,7 +20,7 @@ _PROTOCOLS = {6: "TCP", 17: "UDP"}
 
 
 def example_flows(
-    run: RunDirectory, drops: Mapping[str, Any], meters: list[MinusMeter]
+    run: RunDirectory, drops: Mapping[str, Any], metered: FlowCounts | None
 ) -> list[dict[str, Any]]:
     """Return up to eight example flows for the page: flows that Canary's meters counted and whose
     path 007 traced, each with another set of lossy links.
@@ -28,7 +28,7 @@ def example_flows(
     Args:
         run: The run's record.
         drops: Its table of lost packets.
-        meters: Its minus meters.
+        metered: What its meters counted of flows; None if the registers were not recorded.
 
     Returns:
         For each flow its ends, and the packets ``sent`` and ``lost``; the ``switches`` and
@@ -38,13 +38,13 @@ def example_flows(
         empty if no meter, no lost packet or no trace is recorded.
     """
     fabric = run.fabric
-    known = len(meters) and len(drops) and run.has("connections")
-    if not known or not isinstance(fabric, PacketFabric):
+    known = len(drops) and run.has("connections")
+    if metered is None or not known or not isinstance(fabric, PacketFabric):
         return []
     flows, traces = run.table("flows"), run.table("connections")
     traced = np.unique(traces["flow"][traces["complete"]])
-    monitored = _flow_numbers(fabric, flows, traced, meters)
-    counted = np.isin(traces["flow"], np.concatenate([m[m >= 0] for m in monitored]))
+    numbers = _flow_numbers(fabric, flows, traced, metered)
+    counted = np.isin(traces["flow"], numbers[numbers >= 0])
     fit = np.flatnonzero(traces["complete"] & counted)
     length = traces["path"].length[fit]
     fit = fit[np.lexsort((-flows["lost"][traces["flow"][fit]], -length))]
@@ -59,7 +59,7 @@ def example_flows(
         flow = int(traces["flow"][row])
         entry = _ends(fabric, flows, flow) | _path(fabric, switches, links)
         entry["drops"] = [int((own == link).sum()) for link in links]
-        entry["meters"] = _meters(run, meters, monitored, flow, entry["switches"])
+        entry["meters"] = _meters(run, metered, numbers == flow, entry["switches"])
         hosts = run.whole.n_switches - fabric.n_switches  # they come first in the drawing
         entry["switches"] = [switch + hosts for switch in entry["switches"]]
         found.append(entry)
@@ -72,23 +72,20 @@ def _flow_numbers(
     fabric: PacketFabric,
     flows: Mapping[str, Any],
     wanted: npt.NDArray[np.integer],
-    meters: list[MinusMeter],
-) -> list[LongArray]:
-    """Return, for each row of each minus meter, the row of its flow in the table ``flows``, or -1
-    if that row is not in ``wanted``: one int array a meter."""
+    metered: FlowCounts,
+) -> LongArray:
+    """Return, for each row of ``metered``, the row of its flow in the table ``flows``, or -1 if
+    that row is not in ``wanted``: int64[N]."""
     flows = {name: column[wanted] for name, column in flows.items()}
     src, dst = (fabric.host_ip[flows[end]] for end in ("src_host", "dst_host"))
     ports = flows["src_port"], flows["dst_port"]
     hi, lo = flow_ids(FiveTuples(src, dst, *ports, flows["protocol"]))
     number = dict(zip(zip(hi.tolist(), lo.tolist(), strict=True), wanted.tolist(), strict=True))
-    found = []
-    for meter in meters:
-        rows = np.full(len(meter), -1)
-        at = np.flatnonzero(np.isin(meter.flow_lo, lo))
-        pairs = zip(meter.flow_hi[at].tolist(), meter.flow_lo[at].tolist(), strict=True)
-        rows[at] = [number.get(pair, -1) for pair in pairs]
-        found.append(rows)
-    return found
+    rows = np.full(len(metered), -1)
+    at = np.flatnonzero(np.isin(metered.flow_lo, lo))
+    pairs = zip(metered.flow_hi[at].tolist(), metered.flow_lo[at].tolist(), strict=True)
+    rows[at] = [number.get(pair, -1) for pair in pairs]
+    return rows
 
 
 def _ends(fabric: PacketFabric, flows: Mapping[str, Any], flow: int) -> dict[str, Any]:
@@ -116,21 +113,16 @@ def _path(
 
 
 def _meters(
-    run: RunDirectory,
-    meters: list[MinusMeter],
-    monitored: list[LongArray],
-    flow: int,
-    path: list[int],
+    run: RunDirectory, metered: FlowCounts, own: npt.NDArray[np.bool_], path: list[int]
 ) -> list[dict[str, int]]:
-    """Return the packets of a flow counted and lost on each segment of its path, summed over all
-    epochs, and in how many epochs a meter held the flow."""
+    """Return the packets of a flow, whose rows of ``metered`` are ``own``, counted and lost on each
+    segment of its path, summed over all epochs, and in how many epochs a meter held the flow."""
     parts, sums = run.segments, {}
-    for meter, numbers in zip(meters, monitored, strict=True):
-        for row in np.flatnonzero(numbers == flow).tolist():
-            at = sums.setdefault(int(meter.segment[row]), [0, 0, 0])
-            at[0] += int(meter.sent[row])
-            at[1] += int(meter.lost[row])
-            at[2] += 1
+    for row in np.flatnonzero(own).tolist():
+        at = sums.setdefault(int(metered.segment[row]), [0, 0, 0])
+        at[0] += int(metered.sent[row])
+        at[1] += int(metered.lost[row])
+        at[2] += 1
     return [
         {
             "from": path.index(int(parts.upstream[segment])),

@@ -23,10 +23,9 @@ from analysis.pages.packet import example_flows
 from analysis.pages.ranges import RANGES, in_words
 from analysis.pages.run_data import link_data, range_rows, verdicts
 from analysis.pages.template import render_page
-from analysis.telemetry.observations import read_minus_meters, read_segment_counts
 from analysis.telemetry.telemetry import SegmentCounts, Telemetry
+from analysis.telemetry.views.segments import FlowCounts, read_flow_counts, segment_counts
 from testbed.fabric.names import plain
-from testbed.measurements.canary.minus_meters import MinusMeter
 from testbed.record.manifest import PAGE
 from testbed.record.run import RunDirectory
 
@@ -68,13 +67,13 @@ def run_page(
     summary, methods = run.summary, verdicts(run)
     data, links = link_data(run, methods)
     drops = run.table("drops") if run.has("drops") else {}
-    meters = read_minus_meters(run)
+    metered = read_flow_counts(run)
     data["epochs"] = epochs(run, links, drops)
     data["overTime"] = [
         {"name": shown_name(name, summary["methods"][name].get("own_name")), "flagged": flagged}
-        for name, flagged in over_time(run, meters, early, progress).items()
+        for name, flagged in over_time(run, metered, early, progress).items()
     ]
-    data["packets"] = example_flows(run, drops, meters)
+    data["packets"] = example_flows(run, drops, metered)
     return render_page(
         "run.html",
         ("page.css", "run.css"),
@@ -242,7 +241,7 @@ def _drops(
 
 def over_time(
     run: RunDirectory,
-    meters: list[MinusMeter],
+    metered: FlowCounts | None,
     asked: bool,
     progress: Callable[[str, float], None],
 ) -> dict[str, list[list[int]]]:
@@ -254,7 +253,7 @@ def over_time(
 
     Args:
         run: The run's record.
-        meters: Its minus meters.
+        metered: What its meters counted of flows; None if the registers were not recorded.
         asked: Whether the user asked for it; otherwise the result is empty where it would take
             long, see `OFTEN`.
         progress: Callback that receives the current phase and its progress, from 0 to 1.
@@ -268,7 +267,7 @@ def over_time(
             methods[name] = method
     if not methods:
         return {}
-    counts = read_segment_counts(run, meters)
+    counts = segment_counts(run, metered)
     telemetry = Telemetry(
         run.fabric, run.config["monitors"], canary_bytes=run.network["canary_bytes"]
     )

@@ -163,17 +163,18 @@ def solve_stages(
     mapped, y = map_success(rates.success[some], group, edges, mapping), np.ones(len(lossy))
     success = np.ones(incidence.n_links)
     stage = np.full(incidence.n_links, stages, np.int64)
-    present, sweeps = rates.observed, Sweeps(incidence)
-    for now in range(stages):
-        if not (present[some] & (group <= now)).any():
+    sweeps, present = Sweeps(incidence), rates.observed
+    blamed = np.zeros(len(lossy), np.int64)
+    paths = _KERNELS.bound("PathCounts", _Paths(rates.sent, rates.success, present, blamed))
+    for now in range(int(group.min(initial=stages)), stages):
+        if not present[some[group <= now]].any():
             continue
         y[some] = np.where(group == now, mapped, np.where(group < now, 0.0, 1.0))
         x = coordinate_descent(
             incidence, y, weight, penalty=penalty, tolerance=tolerance, used=present, sweeps=sweeps
         ).success
         bad = (x < 1) & (stage == stages)
-        marked = incidence.marked_on(bad)
-        paths = _KERNELS.bound("PathCounts", _Paths(rates.sent, rates.success, present, marked))
+        blamed[:] = incidence.marked_on(bad)
         if own_share > 0:
             links, pooled = _pooled(sweeps.incidence, paths, bad)
             order = links[np.argsort(-pooled[:, 1], kind="stable")]  # the least lossy first
@@ -183,7 +184,7 @@ def solve_stages(
             )
         links, pooled = _pooled(sweeps.incidence, paths, bad)
         stage[links], success[links] = now, pooled[:, 0]
-        present = present & ~incidence.paths_with(bad)
+        present &= ~incidence.paths_with(bad)
     return success, stage
 
 

@@ -12,6 +12,7 @@ import numpy as np
 
 from analysis.telemetry.identifiability import Identifiability
 from analysis.telemetry.telemetry import GIVEN, Telemetry
+from analysis.telemetry.views.registry import VIEWS
 from testbed.arrays import BoolArray
 from testbed.fabric.clos import Fabric
 from testbed.fabric.host_links import HostFabric
@@ -100,20 +101,8 @@ def _of_run(telemetry: Telemetry, reads: Sequence[str]) -> str:
     causes: list[str] = []
     for name in reads:
         part, why = telemetry.part(name), unseen_of(name)
-        if name == "segments" and part is not None and not part.sent.any():
-            why = (
-                "no meter counted a flow, because none had more than ETA packets at a switch "
-                "within an epoch: a smaller ETA, a longer EPOCH_MS, or longer flows (of a capture "
-                "whose packets come all at once: :fit)"
-            )
-        elif name in ("probes", "detector") and part is not None and not part.sent.any():
-            why = f"no probe was sent: {why}"
-        elif name == "connections" and part is not None and not len(part):
-            why = "no connection lost a packet and was traced"
-            if part.watched is not None and not len(part.watched):
-                why = "no host had a connection: traffic of TCP is needed"
-        elif name == "flows" and part is not None and not part.sent.any():
-            why = f"no flow was reported: {why}"
+        if part is not None and name in VIEWS:
+            why = VIEWS[name].unseen(part, why)
         causes.append(why)
     return "; ".join(dict.fromkeys(causes))
 

@@ -15,8 +15,8 @@ from rich.table import Table
 from rich.text import Text
 
 from testbed.fabric.fat_tree import FatTree
-from testbed.measurements.matrix.identifiability import PlanError
-from testbed.measurements.matrix.probe_matrix import (
+from testbed.fabric.probe_matrix.identifiability import PlanError
+from testbed.fabric.probe_matrix.matrix import (
     MAX_BETA,
     ProbeMatrix,
     Speedups,

@@ -39,7 +39,7 @@ class EpochVerdicts(Observer):
         self, methods: Sequence[BuiltMethod], config: Mapping[str, Any], layout: Layout
     ) -> None:
         self._methods, self._config = methods, config
-        self._epoch_s, self._window = layout.epochs.length_ns / 1e9, layout.window
+        self._epoch_s, self.window = layout.epochs.length_ns / 1e9, layout.window
         self._faults = [
             Fault(fault.link, begin, end)
             for fault in layout.plan.faults
@@ -81,7 +81,7 @@ class EpochVerdicts(Observer):
                 [diagnosis.flagged for diagnosis in every],
                 self._faults,
                 self._epoch_s,
-                window=self._window,
+                window=self.window,
                 undirected=every[0].native == "undirected",
             )
             for name, every in self._found.items()

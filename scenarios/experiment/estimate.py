@@ -35,7 +35,7 @@ from scenarios.experiment.inputs import Layout
 from scenarios.experiment.settings import SettingsError
 from testbed.arrays import BoolArray
 from testbed.fabric.clos import Fabric
-from testbed.measurements.flows.measurement import flow_records
+from testbed.network.flow import flow_records
 from testbed.traffic.demand import arrivals
 from testbed.traffic.generator import PAYLOAD
 

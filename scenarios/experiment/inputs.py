@@ -7,7 +7,7 @@ Nothing that is called later sees the settings.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,20 +17,17 @@ import numpy.typing as npt
 from scenarios.experiment.fabrics import fabric_of
 from scenarios.experiment.request import SCENARIO, Scenario
 from scenarios.experiment.settings import Injector, Settings, SettingsError
-from testbed.arrays import BoolArray, LongArray
-from testbed.dataplane.adapted import IcmpLimit
+from testbed.arrays import BoolArray
+from testbed.control.routings import Routing, check_routing
 from testbed.fabric.clos import Fabric
 from testbed.fabric.monitors import monitor_switches
 from testbed.fabric.packet_fabric import PacketFabric
 from testbed.fabric.segments import Segments
 from testbed.faults.events import Event, parse_events
 from testbed.faults.plan import FaultPlan, noise_rates
-from testbed.measurements.canary.selection import UNLIMITED, SelectionParameters, flows_that_fit
 from testbed.measurements.measurement import Limits, Measurement
 from testbed.measurements.programs import switch_program
 from testbed.measurements.registry import STANDARD
-from testbed.measurements.spray_check.routings import Routing, check_routing
-from testbed.measurements.traces.path_discovery import host_rate_limit
 from testbed.network.kinds import NetworkKind
 from testbed.network.virtual import LinkModel
 from testbed.traffic.demand import Demand, locality_share
@@ -123,12 +120,6 @@ class Inputs(Layout):
     traffic: Traffic
 
 
-TRACED = 0.4
-"""Share of theorem 1's bound (007, section 4.1) that hosts trace by default.
-
-The bound counts the answers on the way up only, and those on the way down are as many; the rest is
-left because traffic is not spread evenly."""
-
 FRAME_BYTES = 1514
 """The largest frame of the traffic, which QUEUE counts."""
 
@@ -153,7 +144,6 @@ def layout_of(
     """
     network, seed = settings.network, settings.seed
     fabric = fabric_of(settings) if fabric is None else fabric
-    answers_per_s = settings.answers_per_s(fabric)
     monitor = monitor_switches(fabric, settings.monitors, seed)
     events = ()
     if isinstance(fabric, PacketFabric):
@@ -179,10 +169,13 @@ def layout_of(
             queue_bytes=settings.queue * FRAME_BYTES or own.queue_bytes,
         ),
         limits=Limits(
-            SelectionParameters(settings.alpha, settings.beta, settings.delta, settings.eta),
-            settings.probes,
-            IcmpLimit.of(answers_per_s),
-            settings.traces_per_s or TRACED * host_rate_limit(fabric, answers_per_s),
+            alpha=settings.alpha,
+            beta=settings.beta,
+            delta=settings.delta,
+            eta=settings.eta,
+            probes=settings.probes,
+            answers_per_s=settings.answers_per_s(fabric),
+            traces_per_s=settings.traces_per_s,
         ),
         plan=scenario.faults(fabric, settings),
         injector=settings.injector,
@@ -204,15 +197,6 @@ def layout_of(
     )
 
 
-def _crossing(fabric: PacketFabric, traffic: Traffic) -> LongArray:
-    """Return how many flows cross each switch, int64[n_switches]: the more of those that begin and
-    those that end at a ToR; of other switches, an equal share of all, which at most they have."""
-    ends = (fabric.host_tor[host] for host in (traffic.src_host, traffic.dst_host))
-    of_tor = np.max([np.bincount(end, minlength=fabric.n_switches) for end in ends], axis=0)
-    others = traffic.n_flows // np.bincount(fabric.tier)[fabric.tier]
-    return np.where(fabric.tier == 0, of_tor, others).astype(np.int64)
-
-
 def inputs_of(
     layout: Layout, traffic: Traffic, measurements: Sequence[Measurement] = STANDARD
 ) -> Inputs:
@@ -223,19 +207,13 @@ def inputs_of(
         traffic: The hosts' packets.
         measurements: What is measured, in the order of the record.
     """
-    fabric, limits = layout.fabric, layout.limits
+    fabric = layout.fabric
     assert isinstance(fabric, PacketFabric)  # as its network sends packets
     check_routing(layout.routing, fabric)
-    segments = fabric.segments(layout.monitors, layout.seed)
-    most = flows_that_fit(segments, _crossing(fabric, traffic))
-    fit = int(most.min(initial=UNLIMITED))
-    asked = limits.selection
-    selection = replace(asked, beta=min(asked.beta, fit), delta=min(asked.delta, fit), most=most)
     own = {
-        "segments": segments,
+        "segments": fabric.segments(layout.monitors, layout.seed),
         "measurements": measurements,
         "program": switch_program(measurements, layout.routing),
-        "limits": replace(limits, selection=selection),
         "traffic": traffic,
     }
     return Inputs(**vars(layout) | own)

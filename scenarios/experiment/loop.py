@@ -20,7 +20,7 @@ from scenarios.experiment.backends import open_backend
 from scenarios.experiment.in_memory import Memory
 from scenarios.experiment.inputs import Inputs
 from scenarios.experiment.observer import Observer
-from scenarios.experiment.recording import Before, Epoch, History, Recorder, record
+from scenarios.experiment.recording import Epoch, History, HostCounts, Recorder, record
 from scenarios.experiment.setup import Emulation, set_up
 from testbed.control.switch import batch
 from testbed.network.network import Network
@@ -51,7 +51,7 @@ def run(
 class _Part:
     """What hosts had counted before an epoch, and the tables of the epoch."""
 
-    before: Before
+    before: HostCounts
     tables: Mapping[str, Columns]
 
 
@@ -70,11 +70,11 @@ class Session:
     ) -> None:
         self._emulation, self._writer, self._observer = emulation, writer, observer
         if emulation.run.idle:
-            self._history = History(first=first, before=Before.now(emulation))
+            self._history = History(first=first, before=HostCounts.now(emulation))
         else:  # in real time a run may be interrupted
             self._history = History(every_epoch=emulation.inputs.network.real_time)
-        self._last: deque[_Part] = deque(maxlen=emulation.inputs.window)
-        self._before: Before | None = None
+        self._last: deque[_Part] = deque(maxlen=observer.window)
+        self._before: HostCounts | None = None
         self._clock = emulation.backend.clock
         self._ended: Epoch | None = None
         self._steps: Iterator[None] = iter(())
@@ -93,7 +93,7 @@ class Session:
         if tcp is not None:
             tcp.start()
         if self._last.maxlen:
-            self._before = Before.now(emulation)
+            self._before = HostCounts.now(emulation)
         self._begin(agenda)
 
     def resume(self) -> None:
@@ -137,16 +137,17 @@ class Session:
         self._clock.release()
 
     def _drained(self, number: int) -> None:
-        """End an epoch, by its number from 0, once its packets have left the network."""
-        self._clock.settle()
+        """End an epoch, by its number from 0, once its packets have left the network. Real hosts
+        send the next ones while switches are read, so what they counted is noted first."""
         emulation, history = self._emulation, self._history
+        self._clock.settle(lambda: history.note(emulation))
         tables: dict[str, Columns] = {}
         memory, before = None, self._before
         epoch = end_epoch(number, emulation, history, self._writer, tables)
         if before is not None:
             self._last.append(_Part(before, tables))
             memory = self._record_last(number)
-            self._before = Before.now(emulation)
+            self._before = history.counted
         self._ended = replace(epoch, memory=memory)
 
     def _record_last(self, number: int) -> Memory:
@@ -155,8 +156,8 @@ class Session:
         for nth, part in enumerate(self._last):
             for name, columns in part.tables.items():
                 memory.table(f"{name}/epoch-{nth:03d}", columns)
-        before, sent = self._last[0].before, self._history.sent
-        own = History(first=first, before=before, epochs=number + 1, sent=sent)
+        before, counted = self._last[0].before, self._history.counted
+        own = History(first=first, before=before, counted=counted, epochs=number + 1)
         record(self._emulation, own, memory)
         return memory
 
@@ -168,7 +169,7 @@ class Session:
             tcp.stop()
             tcp.silence()
         emulation.network.drain()
-        history.note_sent(emulation)
+        history.note(emulation)
         record(emulation, history, self._writer, drained=True)
 
 
@@ -179,13 +180,8 @@ def end_epoch(
     writer: Recorder,
     tables: dict[str, Columns],
 ) -> Epoch:
-    """Read what an epoch measured, whose packets have drained, and return it.
-
-    The packets that were sent are noted first: those sent later must not count as lost, as real
-    hosts continue to send while switches are read. The tables of the epoch are put into ``tables``,
-    too.
-    """
-    history.note_sent(emulation)
+    """Read what an epoch measured, whose packets have drained, and return it. The tables of the
+    epoch are put into ``tables``, too."""
     rerouted = [s for e, s in emulation.events.rerouted(number + 1) if e == number]
 
     def write(name: str, columns: Columns) -> None:

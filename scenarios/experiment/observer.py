@@ -20,7 +20,13 @@ class Progress(Protocol):
 
 
 class Observer:
-    """Receives the events of a run, in the order of these methods. This one ignores all of them."""
+    """Receives the events of a run, in the order of these methods. This one ignores all of them.
+
+    Attributes:
+        window: The number of last epochs whose record it reads when one has ended; 0 for none.
+    """
+
+    window: int = 0
 
     def estimated(self, expected: Estimate) -> None:
         """The time and the memory that the run will take are known; the run has not begun."""
@@ -58,6 +64,7 @@ class Observers(Observer):
 
     def __init__(self, *observers: Observer) -> None:
         self._observers = observers
+        self.window = max(each.window for each in observers)
 
     def estimated(self, expected: Estimate) -> None:
         """Pass the expected time and memory on to each observer; see `Observer.estimated`."""

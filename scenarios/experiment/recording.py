@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any, Protocol, cast
 
 import numpy as np
@@ -42,20 +42,31 @@ class Recorder(Protocol):
 
 
 @dataclass(frozen=True)
-class Before:
-    """The packets that each flow of each source had sent and lost, int64[F] each by the number of
-    the source."""
+class HostCounts:
+    """The packets that each flow of each source has sent and lost since the network began, int64[F]
+    each by the number of the source; of real TCP, what the hosts' kernels report."""
 
     sent: Mapping[int, LongArray]
     lost: Mapping[int, LongArray]
 
     @classmethod
-    def now(cls, emulation: Emulation) -> Before:
-        """Return the counts of this moment."""
+    def now(cls, emulation: Emulation) -> HostCounts:
+        """Return the counts of this moment, in which no packet is to be under way: one that is
+        counts as lost."""
         numbers = [each.number for each in emulation.sending]
         sent = {each: emulation.network.sent(each).astype(np.int64) for each in numbers}
         lost = {each: emulation.network.lost(each, sent[each]) for each in numbers}
+        if emulation.tcp is not None:
+            carried, data = emulation.transfers.flow, emulation.data.number
+            sent[data][carried], lost[data][carried] = emulation.tcp.counts()
         return cls(sent, lost)
+
+    def since(self, before: HostCounts) -> HostCounts:
+        """Return the counts since others. Of a packet that was under way then and has arrived,
+        nothing is lost."""
+        sent = {number: each - before.sent[number] for number, each in self.sent.items()}
+        lost = {number: each - before.lost[number] for number, each in self.lost.items()}
+        return HostCounts(sent, {number: np.maximum(each, 0) for number, each in lost.items()})
 
 
 @dataclass
@@ -65,20 +76,20 @@ class History:
     Attributes:
         every_epoch: Whether the record is written after every epoch.
         first: The first epoch of the record, from 0.
-        before: What hosts had counted when it began.
+        before: What hosts had counted when it began; None if nothing.
+        counted: What they had counted when that was last noted.
         epochs: The number of epochs that have ended, with those before the first.
         late_ns: The largest delay of the controller, in ns.
         slowdown: How many times slower than real time the run's clock was, from 1.
-        sent: For each source, the packets that each flow had sent when last noted, int64[n_flows].
     """
 
     every_epoch: bool = False
     first: int = 0
-    before: Before | None = None
+    before: HostCounts | None = None
+    counted: HostCounts = HostCounts({}, {})
     epochs: int = 0
     late_ns: int = 0
     slowdown: float = 1.0
-    sent: dict[int, LongArray] = field(default_factory=dict)
 
     def cells(self, cells: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
         """Return pairs (epoch, switch) of this record, with its first epoch as 0."""
@@ -88,11 +99,9 @@ class History:
         """Note that an action was carried out ``late_ns`` (ns) after it was due."""
         self.late_ns = max(self.late_ns, late_ns)
 
-    def note_sent(self, emulation: Emulation) -> None:
-        """Note the packets that each flow of each source has sent by now."""
-        network = emulation.network
-        numbers = [each.number for each in emulation.sending]
-        self.sent = {number: network.sent(number).astype(np.int64) for number in numbers}
+    def note(self, emulation: Emulation) -> None:
+        """Note what hosts have counted by now."""
+        self.counted = HostCounts.now(emulation)
 
 
 def record(emulation: Emulation, history: History, writer: Recorder, drained: bool = False) -> None:
@@ -127,24 +136,18 @@ def _iterations(emulation: Emulation) -> Iterations | None:
 
 
 def _counts(emulation: Emulation, history: History) -> Counts:
-    """Return what hosts counted and received; of real TCP, what their kernels report."""
-    network, sent = emulation.network, dict(history.sent)
-    lost = {number: network.lost(number, each) for number, each in sent.items()}
-    if (before := history.before) is not None:
-        sent = {number: each - before.sent[number] for number, each in sent.items()}
-        lost = {number: each - before.lost[number] for number, each in lost.items()}
-    counts = Counts(
+    """Return what hosts counted and received."""
+    network, counted = emulation.network, history.counted
+    if history.before is not None:
+        counted = counted.since(history.before)
+    return Counts(
         first=history.first,
-        sent=sent,
-        lost=lost,
+        sent=counted.sent,
+        lost=counted.lost,
         replies=network.replies(),
         statistics=network.statistics,
         withheld=network.withheld(),
     )
-    if emulation.tcp is not None:
-        carried, data = emulation.transfers.flow, emulation.data.number
-        counts.sent[data][carried], counts.lost[data][carried] = emulation.tcp.counts()
-    return counts
 
 
 def _switches(emulation: Emulation) -> Mapping[str, Any]:

@@ -17,13 +17,14 @@ from pydantic import ConfigDict, Field, ValidationError, model_validator
 from pydantic.dataclasses import dataclass
 from pydantic.fields import FieldInfo
 
+from testbed.control.routings import Routing
 from testbed.errors import UserError
 from testbed.fabric.clos import Fabric
 from testbed.fabric.names import nearest, shortened
 from testbed.fabric.topologies import is_described
 from testbed.faults.plan import noise_range
-from testbed.measurements.registry import check_names
-from testbed.measurements.spray_check.routings import Routing
+from testbed.measurements.measurement import Measurement
+from testbed.measurements.registry import ON_REQUEST, STANDARD, check_names
 from testbed.network.kinds import NETWORKS, NetworkKind
 from testbed.record.documents import EPOCHS, TELEMETRY
 from testbed.record.messages import first_problem
@@ -45,6 +46,11 @@ class Extra:
 
     unit: str = ""
     on: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+
+
+def _names(measurements: Sequence[Measurement]) -> str:
+    """Return the names of measurements that only some runs make, as help has them."""
+    return ", ".join(f"`{each.name}`" for each in measurements if not each.always)
 
 
 @dataclass(frozen=True, config=ConfigDict(extra="forbid"))
@@ -245,10 +251,8 @@ class Settings:
         str,
         Field(
             description="measurements to make besides those that `METHODS` read, for methods of "
-            "later: `canary`, `bounce`, `matrix`, `traces`, `counters` (of interfaces), "
-            "`loss_radar`, `fermat`, `flow_radar` (losses of flows on links), `int` (paths of "
-            "flows), `spray_check` (with another `ROUTING` than `ecmp`) or those of installed "
-            "packages, joined by `+`; `all`: the first four; `none`"
+            f"later: {_names(STANDARD)} (`all` of these), {_names(ON_REQUEST)} or those of "
+            "installed packages, joined by `+`; or `none`"
         ),
     ] = "none"
     diagnose: Annotated[

@@ -17,13 +17,13 @@ from scenarios.experiment.inputs import Epochs, Inputs
 from scenarios.experiment.settings import SettingsError
 from testbed.control.epochs import EpochClock
 from testbed.control.forwarding import Uplinks, install_forwarding
+from testbed.control.routings import time_routing
 from testbed.control.switch import SwitchControl, batch
 from testbed.fabric.packet_fabric import PacketFabric
 from testbed.fabric.pathbf import bloom_mask, switch_ids
 from testbed.fabric.segments import Segments
 from testbed.faults.plan import FaultPlan
 from testbed.measurements.measurement import PacketRun, Running, Sending
-from testbed.measurements.spray_check.routings import time_routing
 from testbed.network.network import Network
 from testbed.network.sources import Source
 from testbed.traffic.generator import WIRE_BITS

@@ -7,10 +7,10 @@ from collections.abc import Callable, Sequence
 
 from scenarios.experiment.inputs import Layout
 from testbed.measurements import without_packets
-from testbed.measurements.flows.measurement import flow_records
 from testbed.measurements.measurement import Measurement
 from testbed.measurements.registry import STANDARD
 from testbed.measurements.without_packets import FlowInputs, FlowRun
+from testbed.network.flow import flow_records
 from testbed.traffic.demand import arrivals_without_packets
 
 

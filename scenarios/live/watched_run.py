@@ -17,17 +17,18 @@ import numpy as np
 import numpy.typing as npt
 
 from analysis.evaluation.columns import BENCHES
+from analysis.methods.base import views_of
 from analysis.methods.diagnosis import UNSEEN, Diagnosis
 from analysis.methods.registry import build, make_method
 from analysis.pages.live_page import live_page
 from analysis.telemetry.telemetry import SegmentCounts, Telemetry
+from analysis.telemetry.views.segments import read_segments
 from scenarios.experiment.inputs import Layout
 from scenarios.experiment.observer import Observer
 from scenarios.experiment.recording import Epoch
 from scenarios.experiment.setup import Emulation
 from scenarios.live.network import Live
 from scenarios.live.publisher import Counters, PagePublisher, Publisher
-from testbed.measurements.canary.minus_meters import segment_counts
 from testbed.network.network import Network, NetworkError
 
 WATCHED_METHOD = "canary"
@@ -44,6 +45,8 @@ class WatchedRun(Observer):
     Args:
         publisher: Sends the events to the browsers.
     """
+
+    window = 1
 
     def __init__(self, publisher: PagePublisher) -> None:
         self._publisher = publisher
@@ -88,23 +91,21 @@ class WatchedRun(Observer):
 
     def epoch_ended(self, epoch: Epoch) -> None:
         """Show the packets sent and lost in the epoch and a verdict on all epochs so far."""
-        segments = epoch.emulation.segments
-        if "canary" not in epoch.found:
+        inputs, method = epoch.emulation.inputs, make_method(WATCHED_METHOD)
+        reads, there = views_of([method]), {each.view for each in inputs.measurements}
+        if reads is None or reads - there:
             return
-        sent, lost = segment_counts(epoch.found["canary"], len(segments))
-        for number, switch in epoch.emulation.events.void(epoch.number + 1):
-            if number == epoch.number:
-                sent[segments.through(switch)] = lost[segments.through(switch)] = 0
-        self._sent.append(sent)
-        self._lost.append(lost)
-        entry = {"number": epoch.number + 1, "sent": int(sent.sum()), "lost": int(lost.sum())}
-        counts = SegmentCounts(segments, np.stack(self._sent), np.stack(self._lost))
-        inputs = epoch.emulation.inputs
+        counts = read_segments(epoch.record(inputs.config))
+        self._sent.append(counts.sent[-1])
+        self._lost.append(counts.lost[-1])
+        sent, lost = (int(each[-1].sum()) for each in (self._sent, self._lost))
+        entry = {"number": epoch.number + 1, "sent": sent, "lost": lost}
+        counts = SegmentCounts(counts.segments, np.stack(self._sent), np.stack(self._lost))
         telemetry = Telemetry(inputs.fabric, inputs.monitors, counts)
 
         def diagnose() -> None:
             """Publish the counts of the epoch with the ids of the links that the method blames."""
-            flagged = make_method(WATCHED_METHOD).localize(telemetry).flagged
+            flagged = method.localize(telemetry).flagged
             self._publisher.publish("epoch", entry | {"flagged": flagged.tolist()})
 
         self._diagnosing.submit(diagnose)

@@ -14,7 +14,7 @@ from analysis.methods.detector import Detector
 from analysis.telemetry.telemetry import Probes, Telemetry
 from scenarios.papers.experiment import Effort, Row, Task, label
 from testbed.fabric.fat_tree import FatTree
-from testbed.measurements.matrix.probe_matrix import ProbeMatrix, probe_matrix
+from testbed.fabric.probe_matrix.matrix import ProbeMatrix, probe_matrix
 
 PLANNED = ((6, 1, 1), (12, 1, 1), (18, 1, 1), (24, 1, 1), (6, 3, 1), (12, 3, 1), (18, 3, 1))
 PATHS, CANDIDATES = "paths, of the least", "candidate paths"

@@ -4,8 +4,8 @@ uplinks lead to different ToRs, a group of uplinks for those that have the same 
 
 The P4 program has tables of sizes that suit most fabrics, and a run of a larger one makes them as
 large as `needed_entries` says (`testbed.dataplane.adapted`). The tables of a meter's rules keep
-their size: it is part of Canary's memory budget, and `testbed.measurements.canary.selection`
-refuses flows when they are full.
+their size: it is part of Canary's memory budget, and its controller refuses flows when they are
+full.
 """
 
 from __future__ import annotations

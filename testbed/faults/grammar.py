@@ -230,8 +230,8 @@ def _read_item(item: str, text: str) -> Entry:
         rf"devices:(?P<devices>{count}){share}",
         rf"device:(?P<device>[^:@]+){share}",
         rf"(?P<rate_of>device-links):(?:(?P<devices>{count})|(?P<device>[^:@]+)){share}",
-        r"(?P<link>[^:]*->[^:]*)",
-        r"(?P<link>[^:]*[^:\s][^:]*-[^:]*[^:\s][^:]*)",
+        r"(?P<link>(?>[^:]*->[^:]*))",
+        r"(?P<link>(?>[^:\s][^:]*-[^:]*[^:\s]\s*))",  # one try, so that the time is linear
     )
     if item.endswith("-"):
         raise FaultError(

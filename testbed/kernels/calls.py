@@ -40,17 +40,7 @@ def checked(prototype: Prototype, function: Callable[..., Any]) -> Callable[...,
     argument of a kernel begins with an underscore.
     """
     lengths = {n: None for a in prototype.arguments for t in a.shape if (n := length_of(t)[0])}
-    convert = [_converter(each) for each in prototype.arguments]
-    names: dict[str, Any] = {
-        "_arguments": prototype.arguments,
-        "_convert": convert,
-        "_function": function,
-        "_ndarray": np.ndarray,
-        "_Bound": Bound,
-        "_addressof": ctypes.addressof,
-        "_buffer": (ctypes.c_char * 0).from_buffer,
-        "_bad_shape": _bad_shape,
-    }
+    names = {**_names(prototype.arguments), "_function": function}
     body: list[str] = []
     for number, each in enumerate(prototype.arguments):
         body += _lines(number, each, names)
@@ -75,6 +65,19 @@ def checked(prototype: Prototype, function: Callable[..., Any]) -> Callable[...,
     return names[prototype.name]
 
 
+def _names(arguments: tuple[Argument, ...]) -> dict[str, Any]:
+    """Return what the lines of `_lines` refer to, for a kernel's arguments or a struct's fields."""
+    return {
+        "_arguments": arguments,
+        "_convert": [_converter(each) for each in arguments],
+        "_ndarray": np.ndarray,
+        "_Bound": Bound,
+        "_addressof": ctypes.addressof,
+        "_buffer": (ctypes.c_char * 0).from_buffer,
+        "_bad_shape": _bad_shape,
+    }
+
+
 def _lines(number: int, argument: Argument, names: dict[str, Any]) -> list[str]:
     """Return the lines that make what C gets, ``_c0`` for argument 0, of what Python passes.
 
@@ -83,6 +86,8 @@ def _lines(number: int, argument: Argument, names: dict[str, Any]) -> list[str]:
     """
     name, slow = argument.name, f"_c{number} = _convert[{number}]({argument.name}, _keep)"
     if argument.struct is not None and argument.kind != "Random":
+        if not argument.pointer:
+            return [slow]
         names[f"_s{number}"] = argument.struct
         usual = f"{name}.__class__ is _Bound and {name}.struct is _s{number}"
         return [f"if {usual}: _c{number} = {name}.address", f"else: {slow}"]
@@ -151,6 +156,8 @@ def _converter(argument: Argument) -> Callable[[Any, list[Any]], Any]:
     if argument.struct is not None:
         struct = argument.struct
         make = _maker(struct)
+        if not argument.pointer:
+            return make
 
         def pointer_to_struct(given: Any, keep: list[Any]) -> int:
             if isinstance(given, Bound):
@@ -170,16 +177,20 @@ def _converter(argument: Argument) -> Callable[[Any, list[Any]], Any]:
 
 @cache
 def _maker(struct: Struct) -> Callable[[Any, list[Any]], ctypes.Structure]:
-    """Return a function that makes a struct of an object's attributes of the same names."""
-    fields = [
-        (each.name, _maker(each.struct) if each.struct and not each.pointer else _converter(each))
-        for each in struct.fields
+    """Return a function that makes a struct of an object's attributes of the same names, and adds
+    them to its second argument. It is made of a text for the same reason as in `checked`."""
+    names = {**_names(struct.fields), "_type": struct.c_type}
+    body: list[str] = []
+    for number, each in enumerate(struct.fields):
+        body += [f"{each.name} = _given.{each.name}", *_lines(number, each, names)]
+    text = [
+        "def make(_given, _keep):",
+        *(f"    {line}" for line in body),
+        f"    _keep += ({', '.join(each.name for each in struct.fields)},)",
+        f"    return _type({', '.join(f'_c{n}' for n in range(len(struct.fields)))})",
     ]
-
-    def make(given: Any, keep: list[Any]) -> ctypes.Structure:
-        return struct.c_type(*[convert(getattr(given, name), keep) for name, convert in fields])
-
-    return make
+    exec("\n".join(text), names)
+    return names["make"]
 
 
 def _array_converter(argument: Argument) -> Callable[[Any, list[Any]], Any]:

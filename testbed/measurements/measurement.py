@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from testbed.fabric.host_links import HostFabric
     from testbed.fabric.packet_fabric import PacketFabric
     from testbed.fabric.segments import Segments
-    from testbed.measurements.canary.selection import SelectionParameters
     from testbed.network.flow import Carried, FlowRecords
     from testbed.network.network import Network, Statistics
     from testbed.network.sources import Source
@@ -89,16 +88,27 @@ class Limits:
     """What measurements may do, from the settings of a run.
 
     Attributes:
-        selection: Parameters of Canary's selection of flows.
+        alpha, beta, delta, eta: Thresholds of Canary's selection of flows (its table III).
         probes: Probes of each host over each path of NetBouncer's plan.
-        icmp: Limit on a switch's answers to traceroutes.
-        traces_per_s: Traceroutes per second that each host may send.
+        answers_per_s: ICMP messages per second with which each switch may answer traceroutes.
+        traces_per_s: Traceroutes per second that each host may send; 0 for as many as these answers
+            allow.
     """
 
-    selection: SelectionParameters
+    alpha: int
+    beta: int
+    delta: int
+    eta: int
     probes: int
-    icmp: IcmpLimit
+    answers_per_s: float
     traces_per_s: float
+
+    @property
+    def icmp(self) -> IcmpLimit:
+        """Return the limit on a switch's answers, as the switch program has it."""
+        from testbed.dataplane.adapted import IcmpLimit
+
+        return IcmpLimit.of(self.answers_per_s)
 
 
 @dataclass(frozen=True)
@@ -318,7 +328,7 @@ class Measurement:
 
     Attributes:
         name: Its name, as MEASURE= has it.
-        view: The name of what methods read of it, see `analysis.telemetry.views`.
+        view: The name of what methods read of it, see `analysis.telemetry.views.registry`.
         help: What it is, in a few words.
         unseen: What would measure the links that it has not observed.
         budgets: Its limits.
@@ -326,8 +336,8 @@ class Measurement:
         on_monitors: Whether it needs the meters of monitor switches.
         always: Whether every run makes it, as it takes no packet, rule or time of a switch.
         program: BMv2's JSON of the Canary program with the control blocks of the measurement's
-            ``measurement.p4``, as ``p4/Makefile`` makes it in ``build``; None if it has none. See
-            `testbed.measurements.programs`.
+            ``measurement.p4``, as ``p4/Makefile`` makes it in ``build``, or one of
+            `testbed.control.routings`; None if it has none. See `testbed.measurements.programs`.
     """
 
     name: ClassVar[str]

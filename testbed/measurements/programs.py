@@ -6,8 +6,8 @@ which sees each packet of an ingress port once its flow ID is known, and ``Leavi
 before the faults of an egress port. `p4/canary.p4` includes them, so every switch still forwards,
 answers and counts as Canary's, and other measurements of the same run are not affected.
 
-The programs that choose an uplink otherwise than by the hash of a flow are those of the measurement
-``spray_check``, which take the place of the routing of `p4/include/routing.p4`.
+The programs that choose an uplink otherwise than by the hash of a flow (`testbed.control.routings`)
+have such blocks, too: a measurement may have one of these for its program, and runs with any.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
+from testbed.control import routings
+from testbed.control.routings import Routing
 from testbed.dataplane import PROGRAM, source_digests
 from testbed.errors import UserError
 from testbed.measurements.measurement import Measurement
-from testbed.measurements.spray_check.measurement import SprayCheck
-from testbed.measurements.spray_check.routings import Routing, routing_program
 
 
 def switch_program(measurements: Iterable[Measurement], routing: Routing = "ecmp") -> Path:
@@ -31,12 +31,13 @@ def switch_program(measurements: Iterable[Measurement], routing: Routing = "ecmp
             routing, or was compiled with another Canary program (one line).
     """
     own = {each.name: each.program for each in measurements if each.program is not None}
-    if (routed := routing_program(routing)) is not None:
-        own = {n: p for n, p in own.items() if n != SprayCheck.name}
-        own[f"ROUTING={routing}"] = routed
-    elif SprayCheck.name in own:
+    sprayed = [name for name, program in own.items() if program in routings.PROGRAMS.values()]
+    if routing in routings.PROGRAMS:
+        own = {name: program for name, program in own.items() if name not in sprayed}
+        own[f"ROUTING={routing}"] = routings.PROGRAMS[routing]
+    elif sprayed:
         raise UserError(
-            f"{SprayCheck.name} counts sprayed packets: use ROUTING=spray, flowlet or adaptive"
+            f"{sprayed[0]} counts sprayed packets: use ROUTING=spray, flowlet or adaptive"
         )
     if len(own) > 1:
         raise UserError(

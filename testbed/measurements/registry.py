@@ -95,15 +95,15 @@ def chosen(views: Iterable[str] | None, more: str = "none") -> tuple[Measurement
 
     Args:
         views: The names of what its methods read; None for all standard measurements.
-        more: The setting MEASURE: names of other measurements, joined by ``+``; ``all`` for the
-            standard ones, or ``none``.
+        more: The setting MEASURE: names of other measurements, joined by ``+``, of which ``all``
+            stands for the standard ones; or ``none``.
 
     Raises:
         UserError: There is no such measurement or view (one line).
     """
     named = _named(more)
     wanted = set(views or ())
-    whole = views is None or more == "all"
+    whole = views is None or "all" in more.split("+")
     found = [
         each
         for each in _OWN
@@ -134,9 +134,9 @@ def check_names(more: str) -> None:
 
 
 def _named(more: str) -> Collection[Measurement]:
-    if more in ("all", "none"):
+    if more == "none":
         return ()
-    return [find_measurement(name) for name in more.split("+")]
+    return [find_measurement(name) for name in more.split("+") if name != "all"]
 
 
 def _load(name: str) -> Measurement:

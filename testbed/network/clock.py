@@ -10,6 +10,7 @@ clock left out is in the record.
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from testbed.network.schedules import FOREVER
@@ -43,8 +44,9 @@ class VirtualClock:
     def allow(self, gate_ns: int) -> None:
         """Let the clock go on until ``gate_ns``."""
 
-    def settle(self) -> None:
-        """Let the clock stand still until packets have left the network."""
+    def settle(self, note: Callable[[], None]) -> None:
+        """Let the clock stand still until packets have left the network, and call ``note`` then."""
+        note()
 
     def release(self) -> float:
         """Let the clock go on; return how many times slower than real time it was."""
@@ -84,8 +86,9 @@ class RunClock(VirtualClock):
         self._gate = gate_ns
         self.network.hold(gate_ns)
 
-    def settle(self) -> None:
-        """Let the clock stand still until all packets that were sent have left the network.
+    def settle(self, note: Callable[[], None]) -> None:
+        """Let the clock stand still until all packets that were sent have left the network, and
+        call ``note`` before it goes on.
 
         On a busy machine packets of an epoch that has ended may wait longer than the drain time;
         meters that are read meanwhile show them as lost.
@@ -100,6 +103,7 @@ class RunClock(VirtualClock):
             elif now - since > _QUIET_S * slowness() and self.network.queued <= NEARLY_NONE:
                 break
             time.sleep(0.01)
+        note()
         self.network.hold(self._gate)
 
     def release(self) -> float:

@@ -21,6 +21,19 @@ from testbed.kernels import Kernels
 
 _KERNELS = Kernels.beside(__file__)
 
+FLOW_RECORDS = 4_000_000
+"""The most flow records kept of a run without packets on a fabric of few hosts; more flows are
+sampled."""
+
+RECORDS_OF_HOST = 256
+"""The records for each host from which that limit is larger, as each host keeps those of its own
+flows: from 15,625 hosts on, so with K=48. By default a host begins some 190 flows in a run."""
+
+
+def flow_records(n_hosts: int) -> int:
+    """Return the most flow records kept of a run without packets on a fabric of ``n_hosts``."""
+    return max(FLOW_RECORDS, RECORDS_OF_HOST * n_hosts)
+
 
 @dataclass(frozen=True)
 class Carried:

@@ -312,7 +312,7 @@ class RunDirectory:
         there = [self.has(registers(epoch)) for epoch in range(self.epochs)]
         if any(there):
             self._need(OF_REGISTERS)
-        elif "canary" in self.config.get("measurements", ("canary",)):
+        elif "rules_installed" in self.network:  # its meters counted
             self._need(OF_NO_REGISTERS)
         if any(there) and "unread" not in self.network:
             self._wrong("network.json", "unread is missing")

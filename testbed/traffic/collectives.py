@@ -74,7 +74,10 @@ def collective(traffic: str) -> Collective | None:
     for option in options:
         found = _OPTION.fullmatch(option)
         if found is None:
-            raise TrafficError(f"TRAFFIC={traffic}: use {kind}:ranks=16:mb=16")
+            raise TrafficError(
+                f"TRAFFIC={traffic}: use {kind}:ranks=16:mb=16, and :go-back-n or "
+                ":selective-repeat for ranks that react to losses"
+            )
         if found[1]:
             ranks = int(found[2])
         elif found[5]:

@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 
 from analysis.telemetry.telemetry import Connections, Flows, Probes, SegmentCounts, Telemetry
+from analysis.telemetry.views.spray_counts import SprayCounts
 from testbed.fabric.ecmp import Ecmp
 from testbed.fabric.fat_tree import FatTree
 from testbed.fabric.paths import Paths
+from testbed.fabric.probe_matrix.matrix import standard_matrix
 from testbed.measurements.link_meters import LinkLosses
-from testbed.measurements.matrix.probe_matrix import standard_matrix
-from testbed.measurements.spray_check.measurement import SprayCounts
 
 RANGES = ((0.2, 1.0), (0.1, 0.2), (0.05, 0.1), (0.01, 0.05), (0.001, 0.01))
 PROPORTIONS = np.array([11, 13, 9, 9, 10]) / 52

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Table
 
 from testbed.fabric.fat_tree import FatTree
-from testbed.measurements.matrix.probe_matrix import probe_matrix
+from testbed.fabric.probe_matrix.matrix import probe_matrix
 
 PLANS = ((18, 1, 0), (18, 1, 1), (18, 3, 0), (32, 1, 0), (32, 1, 1), (32, 3, 1), (48, 3, 1))
 """(K, alpha, beta). The paper's own counts are not in the copy at hand, which ends in section 4.4:

@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
+from testbed.control.routings import PROGRAMS
 from testbed.measurements.programs import switch_program
 from testbed.measurements.registry import ON_REQUEST, find_measurement
-from testbed.measurements.spray_check.routings import Routing
 from tests.patience import PATIENCE_S
 from tests.programs import needs
 
@@ -23,6 +23,8 @@ from .conftest import P4
 
 BUILD = P4 / "build"
 MEASURED = [each.program.parent for each in ON_REQUEST if each.program is not None]
+SPRAY_CHECK = find_measurement("spray_check")
+ROUTINGS = PROGRAMS["spray"].parent
 
 
 def recorded(build: Path = BUILD) -> dict[str, str]:
@@ -33,7 +35,7 @@ def recorded(build: Path = BUILD) -> dict[str, str]:
 
 def sources() -> dict[str, str]:
     """Source file to hash, as they are."""
-    other = (BUILD, P4 / "tofino")
+    other = (BUILD, P4 / "tofino", P4 / "routing")
     files = [p for p in P4.rglob("*.p4") if not any(p.is_relative_to(folder) for folder in other)]
     return {
         str(p.relative_to(P4)): hashlib.sha256(p.read_bytes()).hexdigest() for p in sorted(files)
@@ -69,13 +71,12 @@ def test_build_of_a_measurement_was_made_from_these_sources(build: Path) -> None
     }
     hint = f"{build} is older than the sources: run make -C p4"
     assert recorded(build) == sources() | own, hint
-    names: dict[Routing, str] = {"ecmp": "canary"}
-    if ids(build) == "spray_check":
-        names = {"spray": "canary", "flowlet": "flowlet", "adaptive": "adaptive"}
-    for routing, name in names.items():
-        program = switch_program([find_measurement(ids(build))], routing)
-        assert program == build / f"{name}.json"
-    assert {p.stem for p in build.glob("*.json")} == {*names.values()}
+    if build == ROUTINGS:
+        assert {p.stem for p in build.glob("*.json")} == PROGRAMS.keys()
+        assert all(switch_program([SPRAY_CHECK], name) == path for name, path in PROGRAMS.items())
+    else:
+        assert switch_program([find_measurement(ids(build))]) == build / "canary.json"
+        assert [p.name for p in build.glob("*.json")] == ["canary.json"]
 
 
 @needs("p4c")
@@ -84,10 +85,15 @@ def test_compiling_a_measurement_again_gives_the_committed_artifacts(
     build: Path, tmp_path: Path
 ) -> None:
     folder, own = copy_of_sources(tmp_path), tmp_path / "own"
-    shutil.copytree(
-        build.parent, own, ignore=shutil.ignore_patterns("build", "*.py", "__pycache__")
-    )
-    result = make(folder, f"{own}/build/sources.sha256")
+    target = f"{own}/build/sources.sha256"
+    if build == ROUTINGS:
+        own, target = folder / "routing", "routing/build/sources.sha256"
+        shutil.rmtree(own / "build")
+    else:
+        shutil.copytree(
+            build.parent, own, ignore=shutil.ignore_patterns("build", "*.py", "__pycache__")
+        )
+    result = make(folder, target)
     assert result.returncode == 0, result.stderr
     new = own / "build"
     for program in build.glob("*.json"):
@@ -149,5 +155,6 @@ def test_without_the_compiler_make_is_content_when_nothing_changed(tmp_path: Pat
     folder = copy_of_sources(tmp_path)
     for source in folder.rglob("*.p4"):
         source.touch()
-    (folder / "build" / "sources.sha256").touch()
+    for made in folder.rglob("sources.sha256"):
+        made.touch()
     assert make(folder, "P4C=nonexistent").returncode == 0

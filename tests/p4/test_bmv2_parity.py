@@ -17,6 +17,7 @@ import pytest
 from canary_softswitch import Program, Switch
 from testbed.control.epochs import set_parity
 from testbed.control.forwarding import install_forwarding
+from testbed.control.routings import Routing
 from testbed.dataplane import (
     ARRIVING,
     EXPIRY,
@@ -31,7 +32,6 @@ from testbed.dataplane import FAULT as EGRESS_FAULT
 from testbed.fabric.fat_tree import FatTree
 from testbed.measurements.programs import switch_program
 from testbed.measurements.registry import find_measurement
-from testbed.measurements.spray_check.routings import Routing
 from tests.patience import PATIENCE_S
 from tests.programs import needs
 

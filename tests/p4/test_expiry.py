@@ -116,7 +116,7 @@ def test_time_exceeded_is_limited_to_13_in_each_window(fabric: Fabric) -> None:
         assert answered == [True] * ICMP_PER_WINDOW + [False] * (40 - ICMP_PER_WINDOW)
 
 
-@pytest.mark.parametrize("per_s", [10, 400])
+@pytest.mark.parametrize("per_s", [10, pytest.param(400, marks=pytest.mark.nightly)])
 def test_a_program_with_another_limit_keeps_that_one(per_s: int, tmp_path: Path) -> None:
     limit = IcmpLimit.of(per_s)
     # The tables of testbed/control/test_capacity.py: both are compiled once.

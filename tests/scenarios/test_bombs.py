@@ -103,24 +103,24 @@ def measured(read: Callable[[], object]) -> str:
 
 
 def dictionary_bomb(path: Path) -> None:
-    """100 GB of text in 700 bytes: one text of a MiB, and 100,000 rows that have it."""
-    text = pa.DictionaryArray.from_arrays(pa.array(np.zeros(100_000, np.int32)), ["x" * (1 << 20)])
+    """4 GB of text in 700 bytes: one text of a MiB, and 4,000 rows that have it."""
+    text = pa.DictionaryArray.from_arrays(pa.array(np.zeros(4_000, np.int32)), ["x" * (1 << 20)])
     pq.write_table(pa.table({"src": text}), path, compression="zstd")
 
 
 def row_bomb(path: Path) -> None:
-    """A GB and a half of equal numbers in one MB."""
+    """800 MB of equal numbers in half a MB."""
     numbers = pa.table({"link": np.zeros(20_000_000, np.int64)})
     with pq.ParquetWriter(path, numbers.schema, compression="zstd") as writer:
-        for _ in range(10):
+        for _ in range(5):
             writer.write_table(numbers, row_group_size=20_000_000)
 
 
 def block_bomb(path: Path) -> None:
-    """600 MB of zeros in 20 kB."""
-    zeros = pa.table({"src": pa.array([bytes(300 << 20)], pa.binary())})
+    """300 MB of zeros in 10 kB."""
+    zeros = pa.table({"src": pa.array([bytes(100 << 20)], pa.binary())})
     with pq.ParquetWriter(path, zeros.schema, compression="zstd", use_dictionary=False) as writer:
-        for _ in range(2):
+        for _ in range(3):
             writer.write_table(zeros)
 
 
@@ -178,7 +178,7 @@ def test_a_gzip_bomb_of_packets(tmp_path: Path) -> None:
     path = tmp_path / "packets.pcap.gz"
     with gzip.open(path, "wb", compresslevel=9) as file:
         file.write(bytes.fromhex("d4c3b2a1020004000000000000000000ffff000001000000"))
-        file.write(bytes(16 << 20))
+        file.write(bytes(4 << 20))
     assert measured(lambda: read_capture(path, 1.0)) != "read"
 
 
@@ -321,10 +321,10 @@ IMPORTED: dict[str, Callable[[], str]] = {
     "deep": lambda: "[" * 1_000_000,
     "deep objects": lambda: '{"a":' * 1_000_000,
     "aliases": lambda: re.sub("([&*])a", r"\1", layers("[x]", lambda inner: f"[{inner}]")),
-    "empty lines": lambda: "\n" * (1 << 20),
-    "dashes": lambda: "-" * (3 << 20),
-    "names": lambda: "a-b " * (1 << 19),
-    "brackets": lambda: "[" * (3 << 20),
+    "empty lines": lambda: "\n" * (1 << 19),
+    "dashes": lambda: "-" * (1 << 20),
+    "names": lambda: "a-b " * (1 << 18),
+    "brackets": lambda: "[" * (1 << 20),
     "elements": lambda: "<node>" * 1_000_000,
     "entities": lambda: (
         '<!DOCTYPE a [<!ENTITY b "bbbbbbbbbb">'
@@ -335,7 +335,7 @@ IMPORTED: dict[str, Callable[[], str]] = {
         "Nodes 1000000000\nTiers 2\nPodsize 1000000000\nTier 0\nRadix_Down 1\nRadix_Up 1\n"
         "Tier 1\nRadix_Down 1000000000\n"
     ),
-    "labels": lambda: "a{" + "b" * (3 << 20) + "} 1\n",
+    "labels": lambda: "a{" + "b" * (1 << 20) + "} 1\n",
     "interfaces": lambda: json.dumps(
         {"path": "interface[name=" * 100_000, "prefix": "a", "delta": 1}
     ),
@@ -343,7 +343,7 @@ IMPORTED: dict[str, Callable[[], str]] = {
         {
             "directed": True,
             "nodes": [],
-            "links": [{"source": f"b{i}", "target": f"a{i}"} for i in range(20_000)],
+            "links": [{"source": f"b{i}", "target": f"a{i}"} for i in range(10_000)],
         }
     ),
 }

@@ -18,8 +18,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from analysis.methods.registry import find_methods
-from analysis.telemetry.observations import read_minus_meters, read_telemetry
+from analysis.telemetry.observations import read_telemetry
 from analysis.telemetry.telemetry import MissingTelemetry
+from analysis.telemetry.views.segments import read_minus_meters
 from scenarios.command.localize import export
 from scenarios.experiment.inputs import layout_of
 from scenarios.experiment.run import run_experiment

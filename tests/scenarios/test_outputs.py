@@ -39,7 +39,7 @@ from scenarios.papers.results import write_results
 from scenarios.process.new_file import create_file
 from testbed.errors import UserError
 from testbed.fabric.fat_tree import FatTree
-from testbed.measurements.matrix.probe_matrix import probe_matrix
+from testbed.fabric.probe_matrix.matrix import probe_matrix
 from testbed.network.packet_sockets import CAPTURE_HEAD
 from testbed.record.files import write_columns
 from testbed.record.run import RunWriter

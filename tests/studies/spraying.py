@@ -26,7 +26,7 @@ from analysis.methods.diagnosis import Diagnosis
 from analysis.methods.spray_check import SprayCheck
 from analysis.telemetry.telemetry import Telemetry
 from canary import run
-from testbed.measurements.spray_check.routings import Routing
+from testbed.control.routings import Routing
 from testbed.record.run import RunDirectory
 
 METHODS = "canary,netbouncer,flock,007,detector,netscope,flock+links,canary-mle,mle"

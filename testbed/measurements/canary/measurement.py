@@ -24,8 +24,10 @@ from testbed.record.run_tables import REGISTERS, RULES, SEGMENTS, SELECTION
 from testbed.record.tables import Columns
 
 if TYPE_CHECKING:
+    from testbed.fabric.packet_fabric import PacketFabric
     from testbed.measurements.canary.minus_meters import MinusMeter, Rules
     from testbed.measurements.measurement import PacketRun, SimulatedRun
+    from testbed.traffic.flows import Traffic
 
 
 class Canary(Measurement):
@@ -98,6 +100,7 @@ class Canary(Measurement):
         from testbed.fabric.segments import segment_share
         from testbed.measurements.canary.metering import meter, meter_upload
         from testbed.measurements.canary.meters import Exchanged
+        from testbed.measurements.canary.selection import SelectionParameters
         from testbed.network.flow import send
         from testbed.record.run import segment_columns
 
@@ -107,7 +110,7 @@ class Canary(Measurement):
         links = parts.paths.padded()
         every = np.where(links >= 0, 1 - loss[:, np.maximum(links, 0)], 1.0)
         success = every.prod(axis=2)  # the probability to cross each segment, by epoch
-        limits = run.limits.selection
+        limits = SelectionParameters.of(run.limits)
         metered = meter(run.process, share, success, run.epochs, run.epoch_s, limits, run.seed)
         rng, lost = run.rng(5), np.empty_like(metered.sent)
         for epoch, sent in enumerate(metered.sent):
@@ -152,14 +155,18 @@ class MeteredRun(Running):
 
     def __init__(self, run: PacketRun) -> None:
         from testbed.fabric.pathbf import SegmentDecoder
-        from testbed.measurements.canary.selection import FlowSelector
+        from testbed.measurements.canary.selection import (
+            FlowSelector,
+            SelectionParameters,
+            flows_that_fit,
+        )
 
         self._run = run
         self._decoder = SegmentDecoder(run.fabric, run.segments, run.ids)
         self.controls = {index: run.controls[index] for index in run.monitors}
-        self.selector = FlowSelector(
-            run.segments, self._decoder, self.controls, run.limits.selection
-        )
+        most = flows_that_fit(run.segments, _crossing(run.fabric, run.traffic))
+        parameters = SelectionParameters.of(run.limits).fitting(most)
+        self.selector = FlowSelector(run.segments, self._decoder, self.controls, parameters)
         self._rules: dict[int, Rules] = {}
         self._selected: dict[int, Selected] = {}
         self._collection_s: list[float] = []
@@ -258,6 +265,15 @@ class MeteredRun(Running):
             "control_bytes": exchanged.bytes,
             "canary_bytes": uploaded + exchanged.bytes,
         }
+
+
+def _crossing(fabric: PacketFabric, traffic: Traffic) -> LongArray:
+    """Return how many flows cross each switch, int64[n_switches]: the more of those that begin and
+    those that end at a ToR; of other switches, an equal share of all, which at most they have."""
+    ends = (fabric.host_tor[host] for host in (traffic.src_host, traffic.dst_host))
+    of_tor = np.max([np.bincount(end, minlength=fabric.n_switches) for end in ends], axis=0)
+    others = traffic.n_flows // np.bincount(fabric.tier)[fabric.tier]
+    return np.where(fabric.tier == 0, of_tor, others).astype(np.int64)
 
 
 def _rule_columns(rules: Mapping[int, Rules]) -> Columns:

@@ -12,8 +12,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -27,6 +27,9 @@ from testbed.fabric.segments import Segments
 from testbed.measurements.canary.meters import Exchanged
 from testbed.measurements.canary.rules import ADMITTED, NONE, REFUSED, Flows, Monitored
 from testbed.record.flow_ids import FiveTuples, flow_ids
+
+if TYPE_CHECKING:
+    from testbed.measurements.measurement import Limits
 
 _U32_MAX = 0xFFFFFFFF
 _PATH_BF = HEAVY_HITTER.digest.position("path_bf")
@@ -52,6 +55,17 @@ class SelectionParameters:
     eta: int = 16
     latency_ns: int = 5_000_000
     most: int | npt.NDArray[np.int64] = UNLIMITED
+
+    @classmethod
+    def of(cls, limits: Limits) -> SelectionParameters:
+        """Return the thresholds of a run's settings."""
+        return cls(limits.alpha, limits.beta, limits.delta, limits.eta)
+
+    def fitting(self, most: npt.NDArray[np.int64]) -> SelectionParameters:
+        """Return these thresholds for meters that tell apart ``most`` flows of each segment,
+        int64[S]: neither ``beta`` nor ``delta`` asks for more."""
+        fit = int(most.min(initial=UNLIMITED))
+        return replace(self, beta=min(self.beta, fit), delta=min(self.delta, fit), most=most)
 
 
 _CLEAN = 0.8

@@ -6,23 +6,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from testbed.measurements.measurement import Budget, Measurement, Simulated
+from testbed.network.flow import FLOW_RECORDS, RECORDS_OF_HOST
 from testbed.record.run_tables import FLOWS
 
 if TYPE_CHECKING:
     from testbed.measurements.measurement import SimulatedRun
-
-FLOW_RECORDS = 4_000_000
-"""The most flow records kept of a run without packets on a fabric of few hosts; more flows are
-sampled."""
-
-RECORDS_OF_HOST = 256
-"""The records for each host from which that limit is larger, as each host keeps those of its own
-flows: from 15,625 hosts on, so with K=48. By default a host begins some 190 flows in a run."""
-
-
-def flow_records(n_hosts: int) -> int:
-    """Return the most flow records kept of a run without packets on a fabric of ``n_hosts``."""
-    return max(FLOW_RECORDS, RECORDS_OF_HOST * n_hosts)
 
 
 class Flows(Measurement):

@@ -53,7 +53,7 @@ class Matrix(Measurement):
 
     def plan(self, fabric: Fabric) -> Any:
         """Return the probe matrix, which may take as long as the rest of the run."""
-        from testbed.measurements.matrix.probe_matrix import standard_matrix
+        from testbed.fabric.probe_matrix.matrix import standard_matrix
 
         return standard_matrix(fabric)
 
@@ -80,8 +80,8 @@ class MatrixRun(Running):
     """The probes of a run with packets."""
 
     def __init__(self, run: PacketRun, budget: Budget) -> None:
+        from testbed.fabric.probe_matrix.matrix import standard_matrix
         from testbed.measurements.ip_in_ip import probe_source
-        from testbed.measurements.matrix.probe_matrix import standard_matrix
         from testbed.measurements.matrix.probes import PAIRS, matrix_probes
 
         fabric, self._network = run.fabric, run.network

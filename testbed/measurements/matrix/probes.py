@@ -17,8 +17,8 @@ from testbed.arrays import IntArray
 from testbed.fabric.clos import Fabric
 from testbed.fabric.packet_fabric import PacketFabric
 from testbed.fabric.paths import Paths
+from testbed.fabric.probe_matrix.matrix import ProbeMatrix
 from testbed.measurements.ip_in_ip import PAYLOAD, probe_frames
-from testbed.measurements.matrix.probe_matrix import ProbeMatrix
 from testbed.network.schedules import Rounds
 from testbed.traffic.flows import UDP
 from testbed.traffic.packets import ETHERNET, IPV4, internet_checksum, put

@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Hashes of IDs of up to 128 bits, and decoding by peeling; kernels compute them with `hashing.h`.
 
-An ID is two words: ``hi`` and ``lo``, uint64, as in
-`testbed.measurements.canary.minus_meters.MeterDump`.
+An ID is two words: ``hi`` and ``lo``, uint64, as in `testbed.record.flow_ids`.
 """
 
 from __future__ import annotations

@@ -8,13 +8,12 @@ counted together: they are sprayed alike, and only their sum is compared with th
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from testbed.arrays import FloatArray, IntArray, LongArray
+from testbed.arrays import LongArray
+from testbed.control.routings import PROGRAMS
 from testbed.control.switch import batch, for_each
 from testbed.errors import UserError
 from testbed.measurements.measurement import Counts, Measurement, Running, Write
@@ -32,31 +31,6 @@ _RACK = 24
 _HASHES = 256
 """The values of the 8-bit hash whose remainder chooses an uplink."""
 
-_COUNTER_BYTES = 8
-
-
-@dataclass(frozen=True)
-class SprayCounts:
-    """What methods read: for each of R ways, from a leaf over a spine to another leaf, the packets
-    that came and the share of its pair's packets that was sent that way.
-
-    Attributes:
-        src_tor, dst_tor, spine: The switches of each way, int32[R].
-        share: Its share, float64[R]; the shares of a pair add up to 1.
-        packets: The packets that the receiving leaf counted, int64[R].
-    """
-
-    src_tor: IntArray
-    dst_tor: IntArray
-    spine: IntArray
-    share: FloatArray
-    packets: LongArray
-
-    @property
-    def bytes(self) -> int:
-        """Return the bytes of all counters that were read."""
-        return _COUNTER_BYTES * len(self.packets)
-
 
 class SprayCheck(Measurement):
     """The packets that came to each leaf, by the leaf that they are from and the spine that they
@@ -67,7 +41,7 @@ class SprayCheck(Measurement):
     help = "with another ROUTING than ecmp, what each leaf received by each spine"
     unseen = "more LOAD lets packets cross every link"
     tables = (SPRAY_COUNTS,)
-    program = Path(__file__).parent / "build" / "canary.json"
+    program = PROGRAMS["spray"]
 
     def start(self, run: PacketRun) -> Running:
         """Install the counters' entries, and begin with counters of 0.
@@ -76,11 +50,6 @@ class SprayCheck(Measurement):
             UserError: The fabric is no leaf-spine, or has too many ways (one line).
         """
         return SprayRun(run, self)
-
-    def read(self, tables: Mapping[str, Columns]) -> SprayCounts:
-        """Return the counts of the record."""
-        table = {name: np.asarray(column) for name, column in tables[SPRAY_COUNTS.name].items()}
-        return SprayCounts(**{name: table[name] for name in SprayCounts.__annotations__})
 
 
 class SprayRun(Running):

@@ -14,7 +14,22 @@ from testbed.record.run_tables import CONNECTIONS
 from testbed.record.tables import Columns
 
 if TYPE_CHECKING:
-    from testbed.measurements.measurement import PacketRun, SimulatedRun
+    from testbed.fabric.clos import Fabric
+    from testbed.measurements.measurement import Limits, PacketRun, SimulatedRun
+
+
+TRACED = 0.4
+"""Share of theorem 1's bound (007, section 4.1) that hosts trace by default.
+
+The bound counts the answers on the way up only, and those on the way down are as many; the rest is
+left because traffic is not spread evenly."""
+
+
+def traces_of_host(limits: Limits, fabric: Fabric) -> float:
+    """Return how many traceroutes a second each host may send."""
+    from testbed.measurements.traces.path_discovery import host_rate_limit
+
+    return limits.traces_per_s or TRACED * host_rate_limit(fabric, limits.answers_per_s)
 
 
 class Traces(Measurement):
@@ -68,7 +83,7 @@ class Traces(Measurement):
             hosts=run.hosts,
             epoch_s=run.epoch_s,
             until_s=run.duration_s,
-            per_s=run.limits.traces_per_s,
+            per_s=traces_of_host(run.limits, run.fabric),
             icmp=run.limits.icmp,
             rng=run.rng(4),
         )
@@ -88,7 +103,8 @@ class Agents(Running):
         from testbed.measurements.traces.path_discovery import PathDiscovery
 
         self._run = run
-        self._agents = PathDiscovery(run.network, run.traffic, run.data, run.limits.traces_per_s)
+        per_s = traces_of_host(run.limits, run.fabric)
+        self._agents = PathDiscovery(run.network, run.traffic, run.data, per_s)
 
     def poll(self, now_ns: int, retransmitted: npt.NDArray[np.int64] | None) -> None:
         """Trace connections that lost packets."""

@@ -13,7 +13,7 @@ from analysis.telemetry.telemetry import Probes, Telemetry
 from testbed.fabric.clos import Fabric, clos, leaf_spine
 from testbed.fabric.fat_tree import FatTree
 from testbed.fabric.paths import Paths
-from testbed.measurements.matrix.probe_matrix import ProbeMatrix, probe_matrix
+from testbed.fabric.probe_matrix.matrix import ProbeMatrix, probe_matrix
 
 K6 = FatTree(6)
 MATRIX = probe_matrix(K6, 3, 2)

@@ -21,12 +21,12 @@ from analysis.telemetry.telemetry import (
     SegmentCounts,
     Telemetry,
 )
+from analysis.telemetry.views.spray_counts import SprayCounts
 from testbed.fabric.clos import Fabric
 from testbed.fabric.ecmp import Ecmp
 from testbed.fabric.fat_tree import FatTree
 from testbed.fabric.paths import Paths, PathSets
 from testbed.measurements.link_meters import LinkLosses
-from testbed.measurements.spray_check.measurement import SprayCounts
 from tests.present import present
 
 NEEDS = {

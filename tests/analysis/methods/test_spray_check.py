@@ -8,8 +8,8 @@ import pytest
 
 from analysis.methods.spray_check import SprayCheck
 from analysis.telemetry.telemetry import MissingTelemetry, Telemetry
+from analysis.telemetry.views.spray_counts import SprayCounts
 from testbed.fabric.clos import Fabric, leaf_spine
-from testbed.measurements.spray_check.measurement import SprayCounts
 from tests.analysis.references.spray_check import blamed
 
 CASES = 60

@@ -22,7 +22,7 @@ from tests.analysis.telemetry.conftest import FABRIC, OBSERVATIONS, Files
 from tests.analysis.telemetry.test_reading import parquet
 
 hostile = settings(
-    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 
 CELLS = st.sampled_from(

@@ -55,7 +55,7 @@ def test_hosts_send_no_more_traceroutes_than_they_may(per_s: float, tmp_path: Pa
     assert np.bincount(flows["src_host"][lossy], minlength=K4.n_hosts).max() > allowed
 
 
-@pytest.mark.parametrize("per_s", [20.0, 50.0])
+@pytest.mark.parametrize("per_s", [pytest.param(20.0, marks=pytest.mark.nightly), 50.0])
 def test_switches_answer_no_more_than_they_may(per_s: float, tmp_path: Path) -> None:
     settings = replace(SMALL, faults=LOSSY, icmp_per_s=per_s, traces_per_s=1000.0)
     emulation, _ = emulated(settings, tmp_path)

@@ -222,6 +222,7 @@ def lock_extra(project: Path, extra: str, name: str) -> None:
     lock_of(project / extra, make_wheel(project, name, "1.0")).rename(project / LOCKS[extra])
 
 
+@pytest.mark.nightly
 def test_where_no_compiler_is_zig_is_installed(tiny: Path, tmp_path: Path) -> None:
     lock_extra(tiny, "compiler", "ziglang")
     programs = tmp_path / "programs"  # what a wheel's scripts need, and no compiler
@@ -284,6 +285,7 @@ def test_a_folder_that_cannot_be_written_is_said(tiny: Path) -> None:
     assert code == 2 and f"{place}/tiny cannot be written" in errors
 
 
+@pytest.mark.nightly  # `test_bundle.py` has the quick ones
 def test_a_bundle_is_set_up_from_its_own_wheels(tiny: Path, tmp_path: Path) -> None:
     wheels = tiny / "bundle" / "wheels"
     wheels.mkdir(parents=True)

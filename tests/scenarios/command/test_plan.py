@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from testbed.fabric.fat_tree import FatTree
-from testbed.measurements.matrix.probe_matrix import probe_matrix
+from testbed.fabric.probe_matrix.matrix import probe_matrix
 from testbed.record.files import read_columns
 from tests.scenarios.conftest import Canary, refused
 

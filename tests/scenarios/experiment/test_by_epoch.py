@@ -14,9 +14,10 @@ from analysis.methods.registry import find_methods
 from analysis.telemetry.observations import read_telemetry
 from analysis.telemetry.telemetry import Telemetry
 from scenarios.experiment.backends import open_backend
+from scenarios.experiment.by_epoch import EpochVerdicts
 from scenarios.experiment.inputs import layout_of
 from scenarios.experiment.loop import Session
-from scenarios.experiment.observer import Observer
+from scenarios.experiment.recording import HostCounts
 from scenarios.experiment.run import analyze, run_config, run_experiment
 from scenarios.experiment.settings import SettingsError, make_settings
 from scenarios.experiment.setup import set_up
@@ -42,7 +43,8 @@ def stepped(folder: Path, diagnose: str) -> tuple[list[Telemetry], Telemetry]:
     writer, config = RunWriter(folder / "run"), run_config(inputs.config)
     writer.config(config)
     with open_backend(inputs, folder) as backend:
-        session = Session(set_up(inputs, backend), writer, Observer())
+        emulation = set_up(inputs, backend)
+        session = Session(emulation, writer, EpochVerdicts([], config, inputs))
         session.start()
         found = []
         while (epoch := session.epoch()) is not None:
@@ -124,3 +126,11 @@ def test_without_packets_it_is_refused() -> None:
 def test_another_time_is_one_line(wrong: str) -> None:
     with pytest.raises(SettingsError, match="is unknown: use end, epoch, or epoch:N for the last"):
         make_settings({"diagnose": wrong})
+
+
+def test_what_was_under_way_between_two_epochs_is_not_lost() -> None:
+    """A flow has sent 9 packets, 2 of which were under way and came later; another lost 1 more."""
+    before = HostCounts({0: np.array([9, 9])}, {0: np.array([2, 1])})
+    now = HostCounts({0: np.array([9, 12])}, {0: np.array([0, 2])})
+    found = now.since(before)
+    assert found.sent[0].tolist() == [0, 3] and found.lost[0].tolist() == [0, 1]

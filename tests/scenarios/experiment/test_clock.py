@@ -108,10 +108,12 @@ def test_an_epoch_is_read_when_nothing_arrives_and_nothing_waits(
     monkeypatch.setattr(clock.time, "monotonic", lambda: now)
     monkeypatch.setattr(clock.time, "sleep", sleep)
     monkeypatch.setattr(clock, "slowness", lambda: 1.0)
-    made.settle()
+    noted: list[int] = []
+    made.settle(lambda: noted.append(network.gate))
     assert set(gates_seen) == {0} and network.gate == 700
+    assert noted == [0], "what hosts counted is noted while they do not send"
     assert now >= 0.18 + 0.1, "the last packet came at 0.18"
     network.fill = [1.0] * 1000
     begin = now
-    made.settle()  # a switch stands still
+    made.settle(lambda: None)  # a switch stands still
     assert clock._PATIENCE_S <= now - begin < clock._PATIENCE_S * clock.patience() + 1

@@ -26,9 +26,9 @@ from scenarios.experiment.settings import Settings, described
 from testbed.dataplane import BUCKETS, ROWS, USM
 from testbed.measurements.canary import selection
 from testbed.measurements.canary.selection import FlowSelector
-from testbed.measurements.flows.measurement import FLOW_RECORDS
 from testbed.measurements.measurement import ENOUGH
 from testbed.measurements.registry import BUDGETS, MEASUREMENTS, budget
+from testbed.network.flow import FLOW_RECORDS
 from testbed.record import documents
 from testbed.record.documents import Measured, Summary
 from testbed.record.run import RunDirectory

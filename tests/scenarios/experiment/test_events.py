@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 
 from analysis.methods.mle.mle import CanaryMle
 from analysis.methods.registry import METHODS, find_methods
-from analysis.telemetry.observations import read_minus_meters, read_telemetry
+from analysis.telemetry.observations import read_telemetry
+from analysis.telemetry.views.segments import read_minus_meters
 from scenarios.experiment.backends import open_backend
 from scenarios.experiment.inputs import layout_of
 from scenarios.experiment.loop import run

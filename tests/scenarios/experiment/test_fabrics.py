@@ -132,10 +132,17 @@ SHORT: dict[str, Any] = {
 }
 
 
-UNEVEN = "leaf-spine:4:3:irregular=20pct", "fat-tree:irregular=10pct", "uneven.edges"
+QUICK = "leaf-spine:4:2", "leaf-spine:4:3:irregular=20pct", "lab.clab.yml", "uneven.edges"
+MORE = "clos:2:2:2:4:2", "fat-tree:irregular=10pct"  # each has a program to compile
 
 
-@pytest.mark.parametrize("topology", ["leaf-spine:4:2", "clos:2:2:2:4:2", "lab.clab.yml", *UNEVEN])
+@pytest.mark.parametrize(
+    "topology",
+    [
+        *QUICK,
+        *(pytest.param(each, marks=pytest.mark.nightly) for each in MORE),
+    ],
+)
 def test_a_run_on_packets_loses_what_the_fault_drops_and_finds_it(
     tmp_path: Path, topology: str
 ) -> None:

@@ -17,7 +17,8 @@ from rich.console import Console
 from analysis.evaluation.report import render
 from analysis.methods.flock.flock import Flock
 from analysis.methods.registry import METHODS, find_methods
-from analysis.telemetry.observations import read_minus_meters, read_telemetry
+from analysis.telemetry.observations import read_telemetry
+from analysis.telemetry.views.segments import read_minus_meters
 from scenarios.experiment.backends import open_backend
 from scenarios.experiment.inputs import layout_of
 from scenarios.experiment.loop import make_agenda, steps

@@ -16,7 +16,7 @@ from scenarios.experiment.run import run_experiment
 from scenarios.experiment.settings import Settings, make_settings
 from tests.conftest import SMALL
 
-EVENTS = [name for name in vars(Observer) if not name.startswith("_") and name != "watches"]
+EVENTS = [name for name in vars(Observer) if not name.startswith("_") and name != "window"]
 
 
 class Noting(Observer):

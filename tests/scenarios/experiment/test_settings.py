@@ -10,11 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from scenarios.experiment.inputs import TRACED, layout_of
+from scenarios.experiment.inputs import layout_of
 from scenarios.experiment.request import Scenario
 from scenarios.experiment.run import run_experiment
 from scenarios.experiment.settings import Settings, SettingsError, described, make_settings
 from testbed.fabric.fat_tree import FatTree
+from testbed.measurements.traces.measurement import TRACED
+from testbed.measurements.traces.measurement import traces_of_host as allowed_to_host
 from testbed.measurements.traces.path_discovery import host_rate_limit
 from testbed.network.virtual import LinkModel
 from testbed.record.run import RunDirectory
@@ -79,7 +81,8 @@ def test_what_queues_drop_is_no_fault(tmp_path: Path) -> None:
 
 
 def traces_of_host(settings: Settings) -> float:
-    return layout_of(settings).limits.traces_per_s
+    layout = layout_of(settings)
+    return allowed_to_host(layout.limits, layout.fabric)
 
 
 def test_a_method_has_the_same_budget_for_each_packet_on_every_backend() -> None:

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from analysis.methods.registry import METHODS, make_method
-from analysis.telemetry.observations import read_minus_meters, read_telemetry
+from analysis.telemetry.observations import read_telemetry
+from analysis.telemetry.views.segments import read_minus_meters
 from scenarios.experiment.inputs import layout_of
 from scenarios.experiment.run import run_experiment
 from scenarios.experiment.settings import make_settings

@@ -11,8 +11,8 @@ from testbed.fabric.ecmp import Ecmp
 from testbed.fabric.ecmp_probabilities import EcmpProbabilities
 from testbed.fabric.fat_tree import FatTree
 from testbed.fabric.packet_fabric import TwoSwitches
+from testbed.fabric.probe_matrix.matrix import standard_matrix
 from testbed.measurements.bounce.probes import probe_plan
-from testbed.measurements.matrix.probe_matrix import standard_matrix
 from testbed.measurements.matrix.probes import matrix_probes
 from testbed.record.fabric_file import read_fabric, write_fabric
 

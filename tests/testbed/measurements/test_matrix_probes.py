@@ -9,8 +9,8 @@ from canary_softswitch import Program, Switch
 from testbed.control.forwarding import install_forwarding
 from testbed.dataplane import PROGRAM, VERDICT
 from testbed.fabric.fat_tree import FatTree
+from testbed.fabric.probe_matrix.matrix import probe_matrix, standard_matrix
 from testbed.fabric.topologies import make_packet_fabric
-from testbed.measurements.matrix.probe_matrix import probe_matrix, standard_matrix
 from testbed.measurements.matrix.probes import PAIRS, MatrixProbes, matrix_probes
 from testbed.network.schedules import listed
 from testbed.network.sources import Source

@@ -34,6 +34,7 @@ def test_a_run_makes_what_methods_read_and_what_is_asked_for() -> None:
     assert names({"probes", "connections"}) == ["bounce", "traces", "flows"]
     assert names({"segments"}, "matrix") == names({"detector"}, "canary+matrix")
     assert names(None, "counters") == [*everything, "counters"]
+    assert names({"segments"}, "all+int") == [*everything, "int"]
     assert names({"counters"}) == ["flows", "counters"]
     assert names({"roundtrips"}) == names(set()) == ["flows"]
 

@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from analysis.telemetry.observations import read_minus_meters, read_telemetry
+from analysis.telemetry.observations import read_telemetry
+from analysis.telemetry.views.segments import read_minus_meters
 from canary import run
 from canary_softswitch import Program, Switch
 from testbed.control.forwarding import install_forwarding

@@ -113,6 +113,11 @@ def test_an_interrupt_waits_until_a_declaration_is_compiled(
         compiled.append(document)
 
     monkeypatch.setattr(json_files, "TypeAdapter", compile_it)
-    with pytest.raises(KeyboardInterrupt):
-        json_files._adapter.__wrapped__("config.json")
+    # A job in the background of a shell begins with interrupts ignored.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            json_files._adapter.__wrapped__("config.json")
+    finally:
+        signal.signal(signal.SIGINT, before)
     assert len(compiled) == 1

@@ -17,7 +17,7 @@ from scenarios.command.localize import export
 from scenarios.command.plan import write_plan
 from testbed.fabric.fat_tree import FatTree
 from testbed.fabric.pair_sets import PairSets
-from testbed.measurements.matrix.probe_matrix import probe_matrix
+from testbed.fabric.probe_matrix.matrix import probe_matrix
 from testbed.record.fabric_file import read_fabric
 from testbed.record.files import read_columns, write_columns
 from testbed.record.schema import TableError

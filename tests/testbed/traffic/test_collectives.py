@@ -79,7 +79,7 @@ def test_options_are_read_or_refused_in_a_line() -> None:
     assert collective("all-to-all:mb=0.5:ranks=4") == Collective("all-to-all", 4, 5e5)
     assert collective("hadoop:skewed") is None and collective("ring.csv") is None
     for wrong in ("ring-allreduce:16", "ring-allreduce:mb=", "all-to-all:ranks=-2"):
-        with pytest.raises(UserError, match="use .*:ranks=16:mb=16"):
+        with pytest.raises(UserError, match="use .*:ranks=16:mb=16, and :go-back-n or"):
             collective(wrong)
     for wrong in ("ring-allreduce:ranks=1", "all-to-all:mb=0"):
         with pytest.raises(UserError, match="use 2 ranks or more, and a tensor of some bytes"):

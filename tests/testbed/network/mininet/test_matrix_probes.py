@@ -6,7 +6,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from testbed.measurements.matrix.probe_matrix import standard_matrix
+from testbed.fabric.probe_matrix.matrix import standard_matrix
 from testbed.measurements.matrix.probes import matrix_probes
 from testbed.network.mininet import MininetNetwork
 from testbed.network.schedules import Packets, listed

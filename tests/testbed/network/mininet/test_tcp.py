@@ -14,7 +14,7 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
-from analysis.telemetry.observations import read_minus_meters
+from analysis.telemetry.views.segments import read_minus_meters
 from scenarios.experiment.backends import open_backend
 from scenarios.experiment.inputs import inputs_of, layout_of
 from scenarios.experiment.loop import run as run_epochs

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* deTector's greedy selection of probe paths (PMC, algorithm 1), for
- * `testbed.measurements.matrix.greedy_selection`. */
+ * `testbed.fabric.probe_matrix.greedy_selection`. */
 
 #define DONE INT64_MAX /* the score of a candidate that is selected, or useless */
 

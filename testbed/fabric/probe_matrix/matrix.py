@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """deTector's probe matrix: few paths that cover every link and tell failures apart (section 4).
 
-A candidate is a path between two ToRs (`testbed.measurements.matrix.candidates`). `probe_matrix`
+A candidate is a path between two ToRs (`testbed.fabric.probe_matrix.candidates`). `probe_matrix`
 selects candidates greedily (PMC, algorithm 1) until each undirected link is on ``alpha`` of them
 and no two sets of up to ``beta`` failed links would lose the same probes. Its three speed-ups
 (section 4.3) change the time only:
@@ -28,9 +28,9 @@ from testbed.arrays import IntArray, LongArray
 from testbed.fabric.clos import Fabric
 from testbed.fabric.components import components
 from testbed.fabric.paths import Paths
-from testbed.measurements.matrix.candidates import MeetingClimbs
-from testbed.measurements.matrix.greedy_selection import Choice, select
-from testbed.measurements.matrix.identifiability import PlanError, combinations, identifies
+from testbed.fabric.probe_matrix.candidates import MeetingClimbs
+from testbed.fabric.probe_matrix.greedy_selection import Choice, select
+from testbed.fabric.probe_matrix.identifiability import PlanError, combinations, identifies
 
 MAX_BETA = 3
 _MAX_COMBINATIONS = 100_000_000  # of links that fail together, 16 bytes each

@@ -14,10 +14,10 @@ from canary import run
 from canary_softswitch import Program, Switch
 from testbed.control.forwarding import Uplinks, install_forwarding
 from testbed.control.local import LocalSwitch
+from testbed.control.routings import PROGRAMS, Routing, time_routing
 from testbed.dataplane import VERDICT
 from testbed.errors import UserError
 from testbed.fabric.topologies import make_packet_fabric
-from testbed.measurements.spray_check.routings import Routing, routing_program, time_routing
 from testbed.record.run import RunDirectory
 from tests.p4.frames import TCP, Flow, frame
 
@@ -27,9 +27,7 @@ GAP_US = 492  # 40 full frames at 1 Gb/s
 
 def leaf(routing: Routing, link_rate: float = 1e9) -> tuple[Switch, Uplinks]:
     """The first leaf of the fabric, with its routes, and its group of uplinks."""
-    path = routing_program(routing)
-    assert path is not None
-    switch = Switch(Program.load(path, observe=VERDICT.field))
+    switch = Switch(Program.load(PROGRAMS[routing], observe=VERDICT.field))
     uplinks = install_forwarding(FABRIC, 0, LocalSwitch(switch), 0x10040100, monitor=True)
     time_routing(routing, [LocalSwitch(switch)], 1e9, link_rate)
     assert uplinks is not None

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from testbed.fabric.clos import Fabric, clos, leaf_spine
 from testbed.fabric.fat_tree import FatTree
 from testbed.fabric.paths import Paths
-from testbed.measurements.matrix.candidates import candidates
-from testbed.measurements.matrix.identifiability import PlanError
-from testbed.measurements.matrix.probe_matrix import Speedups, probe_matrix
+from testbed.fabric.probe_matrix.candidates import candidates
+from testbed.fabric.probe_matrix.identifiability import PlanError
+from testbed.fabric.probe_matrix.matrix import Speedups, probe_matrix
 
 K4 = FatTree(4)
 PLAIN = Speedups(decomposition=False, lazy=False, symmetry=False)

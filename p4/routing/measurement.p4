@@ -1,17 +1,17 @@
 // Another choice of uplinks than by the hash of a flow, and counters at the leaf that receives packets
 // of what came by each spine (after SprayCheck, arXiv 2605.03702).
 //
-// A file of `routing/` has a control block that takes the place of `Routing`, with the same tables.
-// `build/canary.json` sprays packets; the other choices are compiled beside it, by their names.
+// The file of each choice has a control block that takes the place of `Routing`, with the same tables,
+// and is compiled by its name.
 
 #define WAYS 16384                       // counters of a leaf: leaves times spines
 
 #if defined(ROUTING_flowlet)
-#include <routing/flowlet.p4>
+#include <flowlet.p4>
 #elif defined(ROUTING_adaptive)
-#include <routing/adaptive.p4>
-#else
-#include <routing/spray.p4>
+#include <adaptive.p4>
+#elif defined(ROUTING_spray)
+#include <spray.p4>
 #endif
 
 control Arriving(inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t std) {

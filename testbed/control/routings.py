@@ -1,18 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """How switches choose among equal-cost uplinks, and the programs that do so.
 
-``ecmp``, by the hash of a flow, is Canary's program. Each of the others takes the place of its
-control block `Routing` (`routing/*.p4`), and counts what came by each spine.
+``ecmp``, by the hash of a flow, is Canary's program. In each of the others another control block
+takes the place of its `Routing` (`p4/routing`), and leaves count what came by each spine.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
 from testbed.control.switch import SwitchControl, batch
-from testbed.dataplane import ROUTING_BLOCK
+from testbed.dataplane import PROGRAM, ROUTING_BLOCK
 from testbed.dataplane.program import CompiledProgram
 from testbed.errors import UserError
 from testbed.fabric.packet_fabric import PacketFabric
@@ -26,14 +26,11 @@ _RATE_UNIT = 8e6 / 256
 """Bits a second of a 256th of a byte in a us."""
 _FRAME_BITS = 8 * 1538
 """Bits of a full frame, its preamble, FCS and gap."""
-_FOLDER = Path(__file__).parent
-
-
-def routing_program(routing: Routing) -> Path | None:
-    """Return BMv2's JSON of the program with a routing of its own; None for ``ecmp``."""
-    if routing == "ecmp":
-        return None
-    return _FOLDER / "build" / f"{'canary' if routing == 'spray' else routing}.json"
+_FOLDER = PROGRAM.parents[1] / "routing"
+PROGRAMS: Mapping[Routing, Path] = {
+    name: _FOLDER / "build" / f"{name}.json" for name in ("spray", "flowlet", "adaptive")
+}
+"""BMv2's JSON of the program with each routing; ``ecmp`` is in the Canary program itself."""
 
 
 def check_routing(routing: Routing, fabric: PacketFabric) -> None:
@@ -59,10 +56,9 @@ def time_routing(
         link_rate_bps: That of the links between switches, 0 if they are infinitely fast: queues
             are then counted as if they had the line rate.
     """
-    program = routing_program(routing)
-    if program is None or routing == "spray":
+    if routing not in ("flowlet", "adaptive"):
         return
-    compiled = CompiledProgram(_FOLDER, program.stem)
+    compiled = CompiledProgram(_FOLDER, routing)
     table = compiled.table(f"{ROUTING_BLOCK}.timing")
     action = compiled.action(table, f"{ROUTING_BLOCK}.set_timing", "value")
     if routing == "flowlet":

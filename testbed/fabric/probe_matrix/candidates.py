@@ -15,8 +15,8 @@ import numpy.typing as npt
 from testbed.arrays import BoolArray, IntArray, LongArray
 from testbed.fabric.clos import Fabric
 from testbed.fabric.paths import Paths
+from testbed.fabric.probe_matrix.identifiability import PlanError
 from testbed.kernels import Kernels
-from testbed.measurements.matrix.identifiability import PlanError
 
 _KERNELS = Kernels.beside(__file__)
 

@@ -12,8 +12,8 @@ from typing import NamedTuple
 import numpy as np
 
 from testbed.arrays import IntArray, LongArray
+from testbed.fabric.probe_matrix.identifiability import combinations
 from testbed.kernels import Kernels
-from testbed.measurements.matrix.identifiability import combinations
 
 _KERNELS = Kernels.beside(__file__)
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from canary import run
-from testbed.measurements.spray_check.routings import Routing
+from testbed.control.routings import Routing
 from testbed.network.requirements import missing
 from testbed.record.run import RunDirectory
 from tests.real_packets import paced
