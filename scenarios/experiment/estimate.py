@@ -81,7 +81,7 @@ def estimate(layout: Layout, probes: int, flock: bool, traced: bool) -> Estimate
 
     Args:
         layout: What the run consists of.
-        probes: Probes of all plans, for each host and path of NetBouncer's plan.
+        probes: Probes of all plans.
         flock: Whether Flock is among the methods.
         traced: Whether flows that lost packets are traced.
     """
@@ -155,7 +155,7 @@ class _Counts:
         self.local = float((pods * (pods - 1)).sum())
         monitor, of_hosts = np.split(layout.monitor, [fabric.n_switches])
         self.segments = _segments(fabric, monitor, tiers, ups) + 2 * len(of_hosts)
-        self.probes = self.probed * probes
+        self.probes = probes
         self.probe_hops = 2 * top + (not without)
         self.data_hops = 2 * top - 2 * self.local / max(self.pairs, 1) + (not without)
         self.data = self.records = self.started = 0.0

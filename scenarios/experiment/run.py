@@ -193,7 +193,8 @@ def expected_of(
         flock: Whether Flock is among the methods.
         measurements: What is measured.
     """
-    probes = layout.limits.probes * sum(each.probes for each in measurements)
+    plans = [each for one in measurements for each in one.budgets if each.option == "probes"]
+    probes = sum(each.probes_each(layout.fabric, 1, layout.limits.probes) for each in plans)
     traced = any(each.view == "connections" for each in measurements)
     traced = traced and "A2" in layout.config["telemetry"].split("+")
     return estimate(layout, probes, flock, traced)

@@ -215,7 +215,8 @@ class Settings:
             ge=1,
             le=100_000,
             description="probes that each host sends over each path of NetBouncer's plan in a run "
-            "(its section 6.1); deTector's plan has as many in all",
+            "(its section 6.1); deTector's plan has as many in all, at most 512 times PROBES a "
+            "rack",
         ),
     ] = 100
     icmp_per_s: Annotated[

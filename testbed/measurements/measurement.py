@@ -57,6 +57,8 @@ class Budget:
         paper: The paper and the section that define it.
         feeds: The settings that give a starved method more.
         counted: The quantity that is counted as its use, if it differs from ``what``.
+        per_rack: The most packets that the hosts of a rack send for each unit of the option; 0 for
+            no such limit.
     """
 
     name: str
@@ -68,6 +70,17 @@ class Budget:
     feeds: str = ""
     fixed: str = ""
     counted: str = ""
+    per_rack: int = 0
+
+    def probes_each(self, fabric: Fabric, rows: int, probes: int) -> int:
+        """Return the number of probes that each of ``rows`` flows gets if all together send as many
+        as NetBouncer's plan with PROBES = ``probes``, or what `per_rack` allows; at least 1."""
+        climbs = fabric.climbs
+        to_top = (fabric.tier[climbs.end] == fabric.tier.max()) & (climbs.links.length > 0)
+        pairs = int(to_top.sum()) * fabric.hosts_per_tor
+        if self.per_rack:
+            pairs = min(pairs, fabric.n_tors * self.per_rack)
+        return max(1, pairs * probes // max(rows, 1))
 
 
 @dataclass(frozen=True)
@@ -322,7 +335,6 @@ class Measurement:
         budgets: Its limits.
         tables: The tables that it writes.
         on_monitors: Whether it needs the meters of monitor switches.
-        probes: Whether it sends PROBES probes for each host and path of NetBouncer's plan.
         always: Whether every run makes it, as it takes no packet, rule or time of a switch.
         program: BMv2's JSON of the Canary program with the control blocks of the measurement's
             ``measurement.p4``, as ``p4/Makefile`` makes it in ``build``, or one of
@@ -336,7 +348,6 @@ class Measurement:
     budgets: ClassVar[Sequence[Budget]] = ()
     tables: ClassVar[Sequence[Schema]] = ()
     on_monitors: ClassVar[bool] = False
-    probes: ClassVar[bool] = False
     always: ClassVar[bool] = False
     program: ClassVar[Path | None] = None
 

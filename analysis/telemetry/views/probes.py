@@ -10,6 +10,7 @@ import numpy as np
 from analysis.telemetry.telemetry import MissingTelemetry, Probes
 from analysis.telemetry.views.source import Source
 from analysis.telemetry.views.view import unobserved
+from testbed.measurements.registry import budget
 from testbed.record.documents import Measured, Use
 from testbed.record.run import Record
 from testbed.record.run_tables import PLANS
@@ -51,33 +52,26 @@ def _planned(plan: str, source: Source) -> tuple[Probes, int]:
 
 def used(record: Record, part: Probes) -> Measured:
     """Return how many of NetBouncer's probes were sent, of those that were asked for."""
-    asked, _ = _asked(record)
-    return _used(record, part, "probes", asked)
+    return _used(record, part, PLANS[0])
 
 
 def used_by_detector(record: Record, part: Probes) -> Measured:
-    """Return how many of deTector's probes were sent: it asks for as many as NetBouncer in all."""
-    asked, rows = _asked(record)
-    each = None if asked is None else max(1, asked // max(rows, 1)) * rows
-    return _used(record, part, "matrix probes", each)
+    """Return how many of deTector's probes were sent, of those that its budget allows."""
+    return _used(record, part, PLANS[1])
 
 
-def _asked(record: Record) -> tuple[int | None, int]:
-    """Return how many probes NetBouncer's plan asks for, None if that is not known, and the number
-    of rows of deTector's probes."""
-    if "probes" not in record.config:
-        return None, 0
-    plans = np.array(record.table("probe_paths")["plan"])
-    rows = plans[record.table("probe_counts")["path"]]
-    bounced, one_way = (int((rows == plan).sum()) for plan in PLANS)
-    return bounced * record.config["probes"], one_way
-
-
-def _used(record: Record, part: Probes, budget: str, asked: int | None) -> Measured:
+def _used(record: Record, part: Probes, plan: str) -> Measured:
     sent = int(part.sent.sum())
-    budgets: dict[str, Use] = {} if asked is None else {budget: {"asked": asked, "got": sent}}
-    missing = unobserved(record, part)
-    return {"budgets": budgets, "packets": sent, "links_unobserved": missing}
+    budgets: dict[str, Use] = {}
+    if "probes" in record.config:
+        plans = np.array(record.table("probe_paths")["plan"])
+        rows = int((plans[record.table("probe_counts")["path"]] == plan).sum())
+        name, each = "probes", record.config["probes"]
+        if plan != PLANS[0]:
+            name = "matrix probes"
+            each = budget(name).probes_each(record.fabric, rows, each)
+        budgets[name] = {"asked": each * rows, "got": sent}
+    return {"budgets": budgets, "packets": sent, "links_unobserved": unobserved(record, part)}
 
 
 def unseen(part: Probes, advice: str) -> str:

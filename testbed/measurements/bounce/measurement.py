@@ -35,7 +35,6 @@ class Bounce(Measurement):
         ),
     )
     tables = PROBE_PATHS, PROBE_COUNTS
-    probes = True
 
     def start(self, run: PacketRun) -> Running:
         """Add the probes of all hosts to the network."""

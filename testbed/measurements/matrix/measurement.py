@@ -17,10 +17,16 @@ if TYPE_CHECKING:
     from testbed.measurements.measurement import PacketRun, SimulatedRun
 
 
+PER_RACK = 512
+"""The most probes that the pingers of a rack send for each unit of PROBES: NetBouncer's at K=16."""
+
+
 class Matrix(Measurement):
     """Probes over few paths that cover every link and tell failures apart (deTector, section 4).
 
-    They are as many as NetBouncer's, so that plans are compared at equal cost.
+    They are as many as NetBouncer's, so that plans are compared at equal cost, up to what a rack's
+    pingers may send. NetBouncer's grow as the fifth power of K; deTector's pingers have a budget of
+    bandwidth, and two to four of them are in a rack (sections 3.1 and 4.1).
     """
 
     name = "matrix"
@@ -32,18 +38,18 @@ class Matrix(Measurement):
             name="matrix probes",
             does="sends",
             what="probes",
-            per="run, in all as many as NetBouncer's",
+            per=f"run, in all as many as NetBouncer's, at most {PER_RACK} times PROBES a rack",
             option="probes",
-            paper="this project, so that plans are compared at equal cost",
+            paper="deTector, sections 3.1 and 4.1, and this project, for equal cost",
             feeds="a smaller LOAD",
+            per_rack=PER_RACK,
         ),
     )
     tables = PROBE_PATHS, PROBE_COUNTS
-    probes = True
 
     def start(self, run: PacketRun) -> Running:
         """Add the probes to the network."""
-        return MatrixRun(run)
+        return MatrixRun(run, self.budgets[0])
 
     def plan(self, fabric: Fabric) -> Any:
         """Return the probe matrix, which may take as long as the rest of the run."""
@@ -58,13 +64,12 @@ class Matrix(Measurement):
         from testbed.measurements.probe_tables import ProbeRows, send_probes
 
         paths, fabric = plan.both_ways, run.fabric
-        asked = len(run.ecmp.bounces()) * fabric.hosts_per_tor * run.limits.probes
         path = np.arange(len(paths), dtype=np.int32)
         nobody = np.full(len(path), -1, np.int32)
         ends = nobody, nobody
         if run.hosts is not None:
             path, _, ends = probing_pairs(fabric, plan)
-        each = max(1, asked // max(len(path), 1))
+        each = self.budgets[0].probes_each(fabric, len(path), run.limits.probes)
         carried = send_probes(run, paths, path, ends, each, run.rng(7))
         sent = np.full(len(path), each, np.int64)
         rows = ProbeRows(PLANS[1], paths, path, *ends, sent, carried.lost)
@@ -74,21 +79,15 @@ class Matrix(Measurement):
 class MatrixRun(Running):
     """The probes of a run with packets."""
 
-    def __init__(self, run: PacketRun) -> None:
-        from testbed.fabric.ecmp import Ecmp
+    def __init__(self, run: PacketRun, budget: Budget) -> None:
         from testbed.fabric.probe_matrix.matrix import standard_matrix
         from testbed.measurements.ip_in_ip import probe_source
-        from testbed.measurements.matrix.probes import matrix_probes
+        from testbed.measurements.matrix.probes import PAIRS, matrix_probes
 
         fabric, self._network = run.fabric, run.network
-        pairs = len(Ecmp(fabric).bounces()) * fabric.hosts_per_tor
-        self._probes = probes = matrix_probes(
-            fabric,
-            standard_matrix(fabric),
-            run.duration_s,
-            packets=pairs * run.limits.probes,  # as many as NetBouncer's
-            seed=run.seed,
-        )
+        matrix = standard_matrix(fabric)
+        each = budget.probes_each(fabric, PAIRS * len(matrix.both_ways), run.limits.probes)
+        self._probes = probes = matrix_probes(fabric, matrix, run.duration_s, each, run.seed)
         source = probe_source(probes.packets, probes.frames, probes.src_host, probes.dst_host)
         self.sending = (run.add_source(source),)
 

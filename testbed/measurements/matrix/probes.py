@@ -52,7 +52,7 @@ class MatrixProbes:
 
 
 def matrix_probes(
-    topology: PacketFabric, matrix: ProbeMatrix, duration_s: float, packets: int, seed: int = 0
+    topology: PacketFabric, matrix: ProbeMatrix, duration_s: float, each: int, seed: int = 0
 ) -> MatrixProbes:
     """Return deTector's probes of a run, those of a flow at equal intervals from a random phase.
 
@@ -60,7 +60,7 @@ def matrix_probes(
         topology: The fabric of the matrix.
         matrix: The matrix, whose paths are probed in both directions.
         duration_s: The length of the run in seconds.
-        packets: The total number of probes, rounded down to the same number, at least 1, per flow.
+        each: The number of probes of each flow.
         seed: Draws the phases.
     """
     rng = np.random.default_rng([seed, 0xDE7EC])
@@ -70,7 +70,6 @@ def matrix_probes(
     frames = probe_frames(topology, src_host, matrix.turn[path // 2], dst_host, ports)
     _spoil_checksum(frames)
 
-    each = max(1, packets // max(len(path), 1))
     phase = rng.random(len(path))
     order = np.argsort(phase, kind="stable").astype(np.uint32)
     return MatrixProbes(

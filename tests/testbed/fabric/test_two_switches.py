@@ -43,7 +43,7 @@ def test_probes_turn_at_the_upper_switch() -> None:
     assert plan.host.tolist() == [0] and plan.path.tolist() == [0]
     matrix = standard_matrix(TWO)
     assert matrix.turn.tolist() == [1] and matrix.both_ways.links.tolist() == [0, 1]
-    probes = matrix_probes(TWO, matrix, 1.0, 100)
+    probes = matrix_probes(TWO, matrix, 1.0, 12)
     assert set(zip(probes.src_host.tolist(), probes.dst_host.tolist(), strict=True)) == {
         (0, 1),
         (1, 0),

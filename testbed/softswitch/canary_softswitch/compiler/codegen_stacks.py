@@ -18,8 +18,8 @@ from canary_softswitch.compiler.codegen_headers import extract, read_bits
 from canary_softswitch.compiler.codegen_parser import case_condition, case_tests
 from canary_softswitch.compiler.layout import Layout
 
-MOST = 2
-"""The number of stacks that get a copy of the program; each copy takes a second to compile."""
+MOST = 3
+"""The number of stacks that get a copy of the program; each copy takes .6 s to compile."""
 LONGEST = 16
 """The most states that the parser visits for such a stack."""
 MOST_PATHS = 256

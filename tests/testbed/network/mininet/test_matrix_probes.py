@@ -17,7 +17,7 @@ pytestmark = pytest.mark.root
 
 
 def test_matrix_probes_take_their_paths_and_kernels_keep_silent(net: MininetNetwork) -> None:
-    plan = matrix_probes(TOPOLOGY, standard_matrix(TOPOLOGY), 1.0, packets=1024)
+    plan = matrix_probes(TOPOLOGY, standard_matrix(TOPOLOGY), 1.0, each=4)
     frames, probes = plan.frames, listed(plan.packets)
     start = np.uint64(net.now_ns + 50_000_000)
     strangers = net._hosts.statistics()["strangers"]

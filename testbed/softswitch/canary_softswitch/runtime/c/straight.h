@@ -65,6 +65,9 @@ SS_WAY(1)
 #if SS_STACKS > 1
 SS_WAY(2)
 #endif
+#if SS_STACKS > 2
+SS_WAY(3)
+#endif
 
 __attribute__((noinline))
 int ss_forward(SS_PARAMETERS) {
@@ -74,6 +77,9 @@ int ss_forward(SS_PARAMETERS) {
 #endif
 #if SS_STACKS > 1
     case 2: return ss_way_2(SS_ARGUMENTS);
+#endif
+#if SS_STACKS > 2
+    case 3: return ss_way_3(SS_ARGUMENTS);
 #endif
     default: return ss_way_0(SS_ARGUMENTS);
     }
