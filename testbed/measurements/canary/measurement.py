@@ -164,7 +164,10 @@ class MeteredRun(Running):
         self._run = run
         self._decoder = SegmentDecoder(run.fabric, run.segments, run.ids)
         self.controls = {index: run.controls[index] for index in run.monitors}
-        most = flows_that_fit(run.segments, _crossing(run.fabric, run.traffic, len(run.controls) > run.fabric.n_switches))
+        most = flows_that_fit(
+            run.segments,
+            _crossing(run.fabric, run.traffic, len(run.controls) > run.fabric.n_switches),
+        )
         parameters = SelectionParameters.of(run.limits).fitting(most)
         self.selector = FlowSelector(run.segments, self._decoder, self.controls, parameters)
         self._rules: dict[int, Rules] = {}
@@ -281,7 +284,6 @@ def _crossing(fabric: PacketFabric, traffic: Traffic, host_meters: bool) -> Long
         return of_switch
     of_host = np.max([np.bincount(each, minlength=fabric.n_hosts) for each in hosts], axis=0)
     return np.append(of_switch, of_host)
-
 
 
 def _rule_columns(rules: Mapping[int, Rules]) -> Columns:

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from analysis.methods.registry import find_methods
-from analysis.telemetry.observations import read_minus_meters, read_segment_counts, read_telemetry
+from analysis.telemetry.observations import read_telemetry
+from analysis.telemetry.views.segments import read_segments
 from canary_softswitch import Program, Switch
 from scenarios.command.show import page_text
 from scenarios.experiment.inputs import layout_of
@@ -46,7 +47,7 @@ def run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 
 def test_the_links_of_hosts_are_segments_and_only_faulty_ones_lose(run: RunDirectory) -> None:
     fabric, parts = run.fabric, run.segments
-    counts = read_segment_counts(run, read_minus_meters(run))
+    counts = read_segments(run)
     own = np.flatnonzero(parts.paths.links[parts.paths.ptr[:-1]] >= fabric.n_links)
     assert len(own) == 2 * fabric.n_hosts and own[-1] == len(parts) - 1
     sent, lost = counts.sent.sum(axis=0)[own], counts.lost.sum(axis=0)[own]
