@@ -67,8 +67,7 @@ class Commands(TyperGroup):
         try:
             return super().invoke(ctx)
         except BrokenPipeError:  # the reader has enough, as in canary runs | head
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for the last flush
-            raise typer.Exit(1) from None
+            raise typer.Exit(_unread()) from None
         except (UserError, OSError) as error:
             if ctx.params["debug"]:
                 traceback.print_exc()
@@ -527,6 +526,12 @@ app.command()(shell)
 app.command("clean-net")(clean_net)
 
 
+def _unread() -> int:
+    """Let the last flush write to nowhere, as nobody reads the output. Return the exit code."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return 1
+
+
 def main() -> None:
     """Run the command line; every error of a user is printed as one line."""
     exit_on_signals()
@@ -553,6 +558,10 @@ def main() -> None:
         print(DEFECT, file=sys.stderr)
         code = 1
     exit_on_signals("it had ended before")
+    try:
+        sys.stdout.flush()  # a short output is written here
+    except BrokenPipeError:
+        code = _unread()
     gc.freeze()  # else the interpreter's exit takes a quarter of a second to visit all objects
     sys.exit(code or 0)
 
