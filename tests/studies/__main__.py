@@ -22,6 +22,7 @@ from tests.studies.laws import print_laws
 from tests.studies.probes import write_probes
 from tests.studies.published import print_published
 from tests.studies.spraying import PARTS, print_spraying
+from tests.studies.steady import print_steady
 from tests.studies.time_base import print_time
 from tests.studies.traces import write_traces
 
@@ -32,6 +33,7 @@ STUDIES: Mapping[str, Callable[[Console], None]] = {
     "changes": write_changes,
     "healthy": write_healthy,
     "time": print_time,
+    "steady": print_steady,
     "published": print_published,
     "laws": print_laws,
     "data-planes": print_data_planes,
