@@ -212,7 +212,7 @@ def _statistics(
 def _links(emulation: Emulation, crossed: npt.NDArray[np.uint64]) -> Mapping[str, Any]:
     """Return the columns of the table ``links``, with the counters of each directed link; see
     `_link_counts`. Links of hosts follow where one of them is faulty or has meters."""
-    plan, whole = emulation.plan, emulation.inputs.whole
+    plan, whole = emulation.plan, emulation.whole
     counts = crossed[:, : whole.n_links]
     rate = np.zeros(whole.n_links)
     for fault in plan.faults:
@@ -295,7 +295,7 @@ def _network(
         "traceroute_packets": 0,
         "tcp": None if emulation.tcp is None else emulation.tcp.report(),
     }
-    if emulation.inputs.whole is not emulation.topology:
+    if emulation.whole is not emulation.topology:
         network["host_links"] = True
     if (done := _iterations(emulation)) is not None:
         network["sent_again"] = int(done.resent.sum())

@@ -19,6 +19,7 @@ from testbed.control.epochs import EpochClock
 from testbed.control.forwarding import Uplinks, install_adapter, install_forwarding
 from testbed.control.routings import time_routing
 from testbed.control.switch import SwitchControl, batch
+from testbed.fabric.clos import Fabric
 from testbed.fabric.packet_fabric import PacketFabric
 from testbed.fabric.pathbf import bloom_mask, switch_ids
 from testbed.fabric.segments import Segments
@@ -67,6 +68,11 @@ class Emulation:
     def topology(self) -> PacketFabric:
         """Return the fabric of the network."""
         return self.run.fabric
+
+    @property
+    def whole(self) -> Fabric:
+        """Return the fabric of the links that get a verdict, by the faults that there are now."""
+        return replace(self.inputs, plan=self.plan).whole
 
     @property
     def segments(self) -> Segments:
