@@ -15,6 +15,7 @@ from typing import cast
 
 import pytest
 
+from scenarios.experiment.pace import free_processors
 from testbed.control.forwarding import install_forwarding
 from testbed.control.switch import batch
 from testbed.dataplane import P4INFO, PROGRAM
@@ -22,7 +23,7 @@ from testbed.fabric.fat_tree import FatTree
 from testbed.fabric.pathbf import SegmentDecoder, bloom_mask, switch_ids
 from testbed.network.mininet import MininetNetwork
 from testbed.network.requirements import missing
-from testbed.network.speed import patience
+from testbed.network.speed import patience, slowness
 from testbed.network.switches import Backend
 from testbed.rootless import user_outside
 from tests.testbed.network.real_time import Lateness, in_turns
@@ -35,6 +36,12 @@ MONITORS = sorted({int(switch) for switch in SEGMENTS.downstream})
 
 RATE = {"bmv2": 1500, "softswitch": 10_000}
 """Frames a second that two cores of the usual speed carry without loss, with some reserve."""
+
+
+def pace(net: MininetNetwork) -> int:
+    """Frames a second that this machine carries now without loss: fewer if it is slow, or if less
+    than a processor is free."""
+    return round(RATE[net.backend] * min(1.0, free_processors()) / slowness())
 
 
 def bring_up(path: Path, backend: Backend) -> MininetNetwork:

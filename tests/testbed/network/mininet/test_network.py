@@ -31,7 +31,6 @@ from testbed.measurements.traces.path_discovery import parse_time_exceeded
 from testbed.network.mininet import MininetNetwork
 from testbed.network.schedules import Packets, listed
 from testbed.network.sources import Source
-from testbed.network.speed import slowness
 from testbed.traffic.flows import Traffic
 from testbed.traffic.generator import generate
 from testbed.traffic.packets import headers
@@ -41,19 +40,14 @@ from tests.patience import PATIENCE_S
 from tests.testbed.network.mininet.conftest import (
     DECODER,
     MONITORS,
-    RATE,
     SEGMENTS,
     TOPOLOGY,
     died,
+    pace,
     wait_until,
 )
 
 pytestmark = pytest.mark.root
-
-
-def pace(net: MininetNetwork) -> int:
-    """Frames a second that this machine carries without loss."""
-    return round(RATE[net.backend] / slowness())
 
 
 def source(traffic: Traffic, packets: int, rate: float, start_ns: int) -> Source:
@@ -127,8 +121,9 @@ def test_what_sources_send_arrives_and_kernels_keep_silent(
 ) -> None:
     before = net._hosts.statistics()
     sent_before, missing = net.sent(sent).sum(), net.sent(sent) - net.delivered(sent)
-    packets = 2 * pace(net)
-    net.feed(sent, source(traffic, packets, pace(net), net.now_ns + SOON_NS))
+    rate = pace(net)
+    packets = 2 * rate
+    net.feed(sent, source(traffic, packets, rate, net.now_ns + SOON_NS))
     net.drain()
     after = net._hosts.statistics()
     assert net.sent(sent).sum() - sent_before == packets

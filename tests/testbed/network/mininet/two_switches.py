@@ -17,11 +17,10 @@ from testbed.fabric.packet_fabric import TwoSwitches
 from testbed.network.mininet import MininetNetwork
 from testbed.network.schedules import Packets
 from testbed.network.sources import Source
-from testbed.network.speed import slowness
 from testbed.network.switches import Backend
 from testbed.traffic.flows import Traffic
 from testbed.traffic.packets import headers
-from tests.testbed.network.mininet.conftest import RATE
+from tests.testbed.network.mininet.conftest import pace
 
 UPWARD, DOWNWARD = 0, 1  # the directed links
 SOON_NS = 50_000_000
@@ -48,7 +47,7 @@ def bring_up_two(path: Path, backend: Backend) -> MininetNetwork:
 
 def one_flow(net: MininetNetwork, src: int = 0, packets: int = 0) -> Source:
     """Packets from one host to the other, from now on, as fast as this machine carries them."""
-    rate = RATE[net.backend] / slowness()
+    rate = pace(net)
     time_ns = net.now_ns + SOON_NS + (np.arange(packets) * 1e9 / rate).astype(np.uint64)
     flow = Traffic(
         src_host=np.array([src], np.int32),
