@@ -561,7 +561,7 @@ def main() -> None:
     try:
         sys.stdout.flush()  # a short output is written here
     except BrokenPipeError:
-        code = _unread()
+        code = max(code or 0, _unread())
     gc.freeze()  # else the interpreter's exit takes a quarter of a second to visit all objects
     sys.exit(code or 0)
 

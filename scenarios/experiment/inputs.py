@@ -20,7 +20,6 @@ from scenarios.experiment.settings import Injector, Settings, SettingsError
 from testbed.arrays import BoolArray
 from testbed.control.routings import Routing, check_routing
 from testbed.fabric.clos import Fabric
-from testbed.fabric.host_links import with_hosts
 from testbed.fabric.monitors import HOSTS, monitor_switches
 from testbed.fabric.packet_fabric import PacketFabric
 from testbed.fabric.segments import Segments
@@ -103,9 +102,8 @@ class Layout:
 
     @property
     def whole(self) -> Fabric:
-        """Return the fabric of the links that get a verdict: with its hosts, if one of their links
-        is faulty or has meters."""
-        return with_hosts(self.fabric) if self.host_meters else self.plan.whole(self.fabric)
+        """Return the fabric of the links that get a verdict; see `FaultPlan.whole`."""
+        return self.plan.whole(self.fabric, self.host_meters)
 
     @property
     def title(self) -> str:

@@ -72,7 +72,7 @@ class Emulation:
     @property
     def whole(self) -> Fabric:
         """Return the fabric of the links that get a verdict, by the faults that there are now."""
-        return replace(self.inputs, plan=self.plan).whole
+        return self.plan.whole(self.topology, self.inputs.host_meters)
 
     @property
     def segments(self) -> Segments:

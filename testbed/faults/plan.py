@@ -188,9 +188,12 @@ class FaultPlan:
                     f"{schedule_problem(fault.schedule[-1], duration_s)}"
                 )
 
-    def whole(self, topology: Fabric) -> Fabric:
-        """Return the fabric, with its hosts if a link of a host is faulty."""
-        return with_hosts(topology) if (self.links >= topology.n_links).any() else topology
+    def whole(self, topology: Fabric, host_meters: bool = False) -> Fabric:
+        """Return the fabric of the links that get a verdict: with its hosts, if a link of one is
+        faulty or has meters."""
+        if host_meters or (self.links >= topology.n_links).any():
+            return with_hosts(topology)
+        return topology
 
     @property
     def links(self) -> npt.NDArray[np.int32]:

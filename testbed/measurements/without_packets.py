@@ -20,7 +20,7 @@ from testbed.arrays import BoolArray, FloatArray, IntArray, LongArray
 from testbed.errors import UserError
 from testbed.fabric.clos import Fabric
 from testbed.fabric.ecmp import Ecmp
-from testbed.fabric.host_links import HostFabric, with_hosts
+from testbed.fabric.host_links import HostFabric
 from testbed.fabric.segments import Segments, segments
 from testbed.faults.plan import FaultError, FaultPlan
 from testbed.measurements.measurement import (
@@ -76,9 +76,7 @@ class FlowInputs:
     @property
     def whole(self) -> Fabric:
         """Return the fabric with its hosts, if one of their links is faulty or has meters."""
-        if len(self.monitor) > self.fabric.n_switches:
-            return with_hosts(self.fabric)
-        return self.plan.whole(self.fabric)
+        return self.plan.whole(self.fabric, len(self.monitor) > self.fabric.n_switches)
 
 
 @dataclass(frozen=True)
