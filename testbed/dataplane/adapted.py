@@ -89,6 +89,7 @@ def _p4info(source: Path, sizes: Mapping[str, int], endings: bool) -> str:
 _SOURCE = "include/expiry.p4"
 _CLOCK = {"type": "field", "value": ["standard_metadata", "ingress_global_timestamp"]}
 _LEAST = 8  # messages of a window; with fewer the rates that can be had are far apart
+_MOST = 255  # messages of a window that the program can count
 
 
 @dataclass(frozen=True)
@@ -100,10 +101,16 @@ class IcmpLimit:
 
     @classmethod
     def of(cls, per_s: float) -> IcmpLimit:
-        """Return the limit that is nearest to ``per_s`` messages a second and not above it."""
-        shift = 0
+        """Return the limit that is nearest to ``per_s`` messages a second and not above it.
+
+        Its window is as long as the program's own if the messages fit. In a shorter one with as
+        many a second, a switch refuses more of those that come by chance at the same time.
+        """
+        shift = COMPILED.shift
         while int(per_s * (1 << shift) / 1e6) < _LEAST:
             shift += 1
+        while int(per_s * (1 << shift) / 1e6) > _MOST:
+            shift -= 1
         return cls(shift, int(per_s * (1 << shift) / 1e6))
 
     @property

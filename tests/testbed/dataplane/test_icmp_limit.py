@@ -23,6 +23,12 @@ def test_the_programs_own_limit_is_that_of_the_paper() -> None:
     assert IcmpLimit.of(100) == COMPILED == IcmpLimit(17, 13)
 
 
+@pytest.mark.parametrize("k", [4, 8, 16, 24, 48, 64])
+def test_a_larger_switch_refuses_in_windows_of_the_same_length(k: int) -> None:
+    limit = IcmpLimit.of(25 * k)
+    assert limit.shift == COMPILED.shift and limit.messages >= 13 * k // 4
+
+
 def test_another_limit_is_another_window_and_number_and_nothing_else() -> None:
     limit = IcmpLimit.of(10)
     made = json.loads(PROGRAM.read_text())
