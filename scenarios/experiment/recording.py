@@ -107,10 +107,8 @@ class History:
 def record(emulation: Emulation, history: History, writer: Recorder, drained: bool = False) -> None:
     """Write all tables but the registers, from what is known up to now; ``drained`` says that no
     packet is under way any more."""
-    network = emulation.network
     injected = emulation.injector.dropped()
     crossed, by_emulator = _link_counts(emulation, injected)
-    drops = network.drops()
     counts = _counts(emulation, history)
     writer.text("truth.yaml", emulation.plan.to_yaml(emulation.topology))
     writer.table("fabric", fabric_columns(emulation.topology))
@@ -123,7 +121,7 @@ def record(emulation: Emulation, history: History, writer: Recorder, drained: bo
         writer.table("iterations", {"begin_ns": done.begin_ns, "end_ns": done.end_ns})
     for name, columns in joined(one.tables(counts) for one in emulation.measured.values()).items():
         writer.table(name, columns)
-    writer.table("drops", _drops(emulation, drops[drops["source"] == emulation.data.number]))
+    writer.table("drops", _drops(emulation))
     counts = replace(counts, statistics=_statistics(emulation, counts, crossed, injected))
     network_json = _network(emulation, history, counts, by_emulator, drained)
     writer.json("network.json", network_json)
@@ -251,18 +249,23 @@ def _flows(emulation: Emulation, counts: Counts) -> Mapping[str, Any]:
     }
 
 
-def _drops(emulation: Emulation, drops: npt.NDArray[Any]) -> Mapping[str, Any]:
+def _drops(emulation: Emulation) -> Mapping[str, Any]:
     """Return every lost packet of the traffic, with the epoch in which its upstream counted it; -1
     if none did."""
-    epoch = emulation.run.clock.epoch_of(drops["time_ns"], drops["parity"])
-    cause = np.searchsorted(sorted(DROP_CAUSES), drops["cause"])
+    drops = emulation.network.drops()
+    own = drops["source"] == emulation.data.number
+    time_ns, counted = drops["time_ns"][own], drops["counted"][own] == 1
+    epoch = emulation.run.clock.epoch_of(time_ns, drops["parity"][own])
+    numbers = sorted(DROP_CAUSES)
+    code = np.zeros(256, np.int32)
+    code[numbers] = np.arange(len(numbers))
     return {
-        "time_ns": drops["time_ns"],
-        "flow": drops["tag"].astype(np.int32),
-        "link": drops["link"].astype(np.int32),
-        "cause": Texts(cause, [DROP_CAUSES[number] for number in sorted(DROP_CAUSES)]),
-        "counted": drops["counted"] == 1,
-        "epoch": np.where(drops["counted"] == 1, epoch, -1).astype(np.int32),
+        "time_ns": time_ns,
+        "flow": drops["tag"][own].astype(np.int32),
+        "link": drops["link"][own],
+        "cause": Texts(code[drops["cause"][own]], [DROP_CAUSES[number] for number in numbers]),
+        "counted": counted,
+        "epoch": np.where(counted, epoch, np.int32(-1)),
     }
 
 

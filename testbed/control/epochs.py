@@ -51,11 +51,10 @@ class EpochClock:
             time_ns: When each packet was seen, in ns, uint64[N].
             parity: The epoch parity that it carries, 0 or 1, int[N].
         """
-        time = np.asarray(time_ns, np.int64)
-        epoch = time // self.epoch_ns
-        other = epoch % 2 != np.asarray(parity, np.int64)
-        early = time % self.epoch_ns < self.epoch_ns // 2
-        return (epoch + np.where(other, np.where(early, -1, 1), 0)).astype(np.int32)
+        time, long = np.asarray(time_ns, np.uint64), np.uint64(self.epoch_ns)
+        epoch = (time // long).astype(np.int32)
+        step = np.where(time % long < long // np.uint64(2), np.int8(-1), np.int8(1))
+        return epoch + np.where(epoch % 2 != parity, step, np.int8(0))
 
 
 def parity_changes(

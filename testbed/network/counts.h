@@ -30,10 +30,17 @@ EXPORT const stats_t *net_stats(net_t *net) {
     return sum;
 }
 
-/* Of one thread: the caller puts them in order. */
-EXPORT uint64_t net_drops(const net_t *net, uint32_t part, const drop_t **drops) {
-    *drops = net->parts[part].drops;
-    return net->parts[part].drops_n;
+/* The packets that a thread has lost since they were last taken: how many, and these, which the caller
+ * puts in order. A large run loses gigabytes of them, so they are kept in one place. */
+EXPORT uint64_t net_drops(const net_t *net, uint32_t part) { return net->parts[part].drops_n; }
+
+EXPORT void net_take_drops(net_t *net, uint32_t p, drop_t *to) {
+    part_t *part = &net->parts[p];
+    if (!part->drops_n) return;
+    memcpy(to, part->drops, part->drops_n * sizeof(drop_t));
+    free(part->drops);
+    part->drops = NULL;
+    part->drops_n = part->drops_cap = 0;
 }
 
 EXPORT uint64_t net_replies(const net_t *net, uint32_t part, const reply_t **replies) {
@@ -52,18 +59,6 @@ EXPORT void net_depths(net_t *net, uint64_t *largest, uint64_t *sum) {
         largest[i] = net->depths[i].largest;
         sum[i] = net->depths[i].sum;
         net->depths[i].largest = 0;
-    }
-}
-
-/* Counts the packets lost so far to faults of each link in `drops`, which must be zero. */
-EXPORT void net_fault_drops(const net_t *net, uint64_t *drops) {
-    for (uint32_t p = 0; p < net->n_parts; p++) {
-        const part_t *part = &net->parts[p];
-        for (uint64_t i = 0; i < part->drops_n; i++) {
-            const drop_t *one = &part->drops[i];
-            if ((one->cause == CAUSE_FAULT || one->cause == CAUSE_CORRUPT) && one->link < net->n_links)
-                drops[one->link]++;
-        }
     }
 }
 

@@ -32,6 +32,7 @@ from testbed.network.sources import JUMBO_MAX, REPLY, FedSource, Feed, Source
 _NOWHERE = 0xFFFFFFFF
 
 _QUEUE = 100  # no cause of the program's: the packet did not come that far
+_FAULTS = [CAUSES["fault"], CAUSES["corrupt"]]
 DROP_CAUSES = {number: name for name, number in CAUSES.items() if number} | {_QUEUE: "queue"}
 
 _LINK = np.dtype(
@@ -309,17 +310,31 @@ class VirtualNetwork:
         where no link is at fault (TTL, no route); links of hosts are numbered as in
         `testbed.fabric.host_links`, and hosts' adapters behind the switches.
         """
-        if self._count(self._library.net_drops) != len(self._drops):
-            found = self._of_all_threads(self._library.net_drops, DROP)
-            places = len(self._switches) + self.topology.n_hosts
-            place = found["time_ns"] * np.uint64(places) + found["switch"]
-            self._drops = found[np.argsort(place, kind="stable")]
-            of_hosts = np.flatnonzero(self._drops["link"].astype(np.int64) >= self.topology.n_links)
-            nth = self._drops["link"][of_hosts].astype(np.int64) - self.topology.n_links
+        numbers = [self._library.net_drops(self._net, thread) for thread in range(self._threads)]
+        if any(numbers):
+            known = len(self._drops)
+            drops = np.empty(known + sum(numbers), DROP)
+            drops[:known] = self._drops
+            new = drops[known:]
+            for thread, part in enumerate(np.split(new, np.cumsum(numbers)[:-1])):
+                self._library.net_take_drops(self._net, thread, part.ctypes.data)
+            of_hosts = np.flatnonzero(new["link"].astype(np.int64) >= self.topology.n_links)
+            nth = new["link"][of_hosts].astype(np.int64) - self.topology.n_links
             down, host = np.divmod(nth, self.topology.n_hosts)
-            self._drops["link"][of_hosts] = self.topology.n_links + 2 * host + down
-            self._drops.flags.writeable = False
+            new["link"][of_hosts] = self.topology.n_links + 2 * host + down
+            # a host may lose a packet that is due later than those that others lose next
+            last = drops["time_ns"][known - 1] if known else 0
+            begin = known if new["time_ns"].min() >= last else 0
+            self._sort(drops[begin:])
+            drops.flags.writeable = False
+            self._drops = drops
         return self._drops
+
+    def _sort(self, drops: npt.NDArray[Any]) -> None:
+        """Sort lost packets by time and by switch, in place; those of one switch stay in order."""
+        places = len(self._switches) + self.topology.n_hosts
+        place = drops["time_ns"] * np.uint64(places) + drops["switch"]
+        drops[:] = drops[np.argsort(place, kind="stable")]
 
     def lost(self, number: int, sent: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
         """Return the packets that each flow of a source has lost of those ``sent``, int64[F]."""
@@ -336,36 +351,36 @@ class VirtualNetwork:
 
         They are sorted by time, then by host.
         """
-        if self._count(self._library.net_replies) != len(self._replies):
-            found = self._of_all_threads(self._library.net_replies, REPLY)
+        nowhere, threads = ctypes.byref(ctypes.c_void_p()), range(self._threads)
+        number = sum(self._library.net_replies(self._net, each, nowhere) for each in threads)
+        if number != len(self._replies):
+            found = np.concatenate([self._replies_of(thread) for thread in threads])
             self._replies = found[np.lexsort((found["host"], found["time_ns"]))]
             self._replies.flags.writeable = False
         return self._replies
 
-    def _count(self, function: Any) -> int:
-        """Return how many entries all threads have together."""
-        nowhere = ctypes.byref(ctypes.c_void_p())
-        return sum(function(self._net, thread, nowhere) for thread in range(self._threads))
-
-    def _of_all_threads(self, function: Any, dtype: np.dtype) -> npt.NDArray[Any]:
-        """Return the entries of all threads; those of one switch or host are in order."""
-        return np.concatenate(
-            [_copy(function, self._net, thread, dtype) for thread in range(self._threads)]
-        )
+    def _replies_of(self, thread: int) -> npt.NDArray[Any]:
+        """Return a copy of what hosts of a thread received; those of one host are in order."""
+        address = ctypes.c_void_p()
+        n = self._library.net_replies(self._net, thread, ctypes.byref(address))
+        if not n:
+            return np.empty(0, REPLY)
+        buffer = (ctypes.c_char * (n * REPLY.itemsize)).from_address(address.value or 0)
+        return np.frombuffer(buffer, REPLY, n).copy()
 
     def fault_drops(self) -> npt.NDArray[np.uint64]:
         """Return the packets lost so far to faults of each fabric link, uint64[n_links]."""
-        return self._counted(self._library.net_fault_drops)[: self.topology.n_links]
+        return self._lost_on_links(*_FAULTS)[: self.topology.n_links]
 
     def queue_drops(self) -> npt.NDArray[np.uint64]:
         """Return the packets that full queues of each fabric link dropped, uint64[n_links]."""
-        return self._queued()[: self.topology.n_links]
+        return self._lost_on_links(_QUEUE)[: self.topology.n_links]
 
-    def _queued(self) -> npt.NDArray[np.uint64]:
-        """Return the packets that full queues of each link dropped, those of hosts numbered as in
+    def _lost_on_links(self, *causes: int) -> npt.NDArray[np.uint64]:
+        """Return the packets that each link lost for some causes, links of hosts numbered as in
         `testbed.fabric.host_links`."""
         drops, n = self.drops(), self.topology.n_links + 2 * self.topology.n_hosts
-        link = drops["link"][drops["cause"] == _QUEUE]
+        link = drops["link"][np.isin(drops["cause"], causes)]
         return np.bincount(link[(link >= 0) & (link < n)], minlength=n).astype(np.uint64)
 
     def emulator_drops(self, taken: npt.NDArray[np.uint64]) -> None:
@@ -373,7 +388,7 @@ class VirtualNetwork:
 
     def link_packets(self) -> npt.NDArray[np.uint64]:
         """Return the packets sent on each directed fabric link so far, uint64[n_links]."""
-        return self._counted(self._library.net_link_packets)[: self.topology.n_links]
+        return self._crossed()[: self.topology.n_links]
 
     def queue_depths(self) -> npt.NDArray[np.uint64] | None:
         """Return the most bytes that a packet found waiting on each directed fabric link since the
@@ -388,15 +403,15 @@ class VirtualNetwork:
     def host_link_counts(self) -> npt.NDArray[np.uint64]:
         """Return the packets sent, dropped by faults and dropped by queues so far on each directed
         link of a host, uint64[3, 2 * n_hosts]."""
-        functions = self._library.net_link_packets, self._library.net_fault_drops
-        counts = [self._counted(function)[self.topology.n_links :] for function in functions]
-        by_host = [each.reshape(2, -1).T.reshape(-1) for each in counts]
-        return np.stack((*by_host, self._queued()[self.topology.n_links :]))
+        n = self.topology.n_links
+        crossed = self._crossed()[n:].reshape(2, -1).T.reshape(-1)
+        lost = [self._lost_on_links(*causes)[n:] for causes in (_FAULTS, [_QUEUE])]
+        return np.stack((crossed, *lost))
 
-    def _counted(self, function: Any) -> npt.NDArray[np.uint64]:
-        """Return a count of each link in the order of `_link_table`."""
+    def _crossed(self) -> npt.NDArray[np.uint64]:
+        """Return the packets sent on each link so far, in the order of `_link_table`."""
         counts = np.zeros(self.topology.n_links + 2 * self.topology.n_hosts, np.uint64)
-        function(self._net, counts.ctypes.data)
+        self._library.net_link_packets(self._net, counts.ctypes.data)
         return counts
 
 
@@ -456,16 +471,6 @@ def _handles(switches: list[Switch]) -> ctypes.Array[ctypes.c_void_p]:
     return (ctypes.c_void_p * len(switches))(*(each.handle for each in switches))
 
 
-def _copy(function: Any, net: int, thread: int, dtype: np.dtype) -> npt.NDArray[Any]:
-    address = ctypes.c_void_p()
-    n = function(net, thread, ctypes.byref(address))
-    if not n:
-        return np.empty(0, dtype)
-    size = n * dtype.itemsize
-    buffer = (ctypes.c_char * size).from_address(address.value or 0)
-    return np.frombuffer(buffer, dtype, n).copy()
-
-
 def _link_table(topology: PacketFabric, model: LinkModel) -> npt.NDArray[Any]:
     """Return the C table of all links: fabric links, then host to ToR, then ToR to host."""
     fabric, hosts = topology.n_links, topology.n_hosts
@@ -514,10 +519,10 @@ def _load() -> ctypes.CDLL:
             "net_replace": (None, pointer, u32, pointer),
             "net_run": (ctypes.c_int, pointer, u64),
             "net_stats": (ctypes.POINTER(_Stats), pointer),
-            "net_drops": (u64, pointer, u32, pointer),
+            "net_drops": (u64, pointer, u32),
+            "net_take_drops": (None, pointer, u32, pointer),
             "net_replies": (u64, pointer, u32, pointer),
             "net_link_packets": (None, pointer, pointer),
-            "net_fault_drops": (None, pointer, pointer),
             "net_depths": (None, pointer, pointer, pointer),
         },
         FLAGS,
