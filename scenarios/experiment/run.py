@@ -209,6 +209,8 @@ def _measure(
         write_run(simulate(layout, measurements, progress=progress), writer)
         return
     assert isinstance(fabric, PacketFabric)  # its settings have checked this
+    for one in measurements:
+        one.need(fabric)
     observer.planned(layout)
     progress("traffic", 0.0)
     traffic, account = make_traffic(layout.demand, fabric, lambda share: progress("traffic", share))

@@ -351,6 +351,10 @@ class Measurement:
     always: ClassVar[bool] = False
     program: ClassVar[Path | None] = None
 
+    def need(self, fabric: Fabric) -> None:
+        """Raise UserError (one line) if a fabric cannot have this measurement with packets."""
+        del fabric
+
     def start(self, run: PacketRun) -> Running:
         """Install the measurement on a network that is up and idle, and return it."""
         del run

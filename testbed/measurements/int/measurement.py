@@ -19,6 +19,7 @@ from testbed.record.run_tables import INT_PATHS
 from testbed.record.tables import Columns
 
 if TYPE_CHECKING:
+    from testbed.fabric.clos import Fabric
     from testbed.measurements.measurement import PacketRun, SimulatedRun
 
 _ROWS = 2
@@ -42,12 +43,12 @@ class Int(Measurement):
     tables = (INT_PATHS,)
     program = Path(__file__).parent / "build" / "canary.json"
 
-    def start(self, run: PacketRun) -> Running:
-        """Tell the switches the bits of their uplinks, and the ToRs whose packets to report.
+    def need(self, fabric: Fabric) -> None:
+        """Raise UserError if a path of the fabric takes more bits than a packet has (one line)."""
+        link_codes(fabric)
 
-        Raises:
-            UserError: A path takes more bits than a packet has (one line).
-        """
+    def start(self, run: PacketRun) -> Running:
+        """Tell the switches the bits of their uplinks, and the ToRs whose packets to report."""
         return IntRun(run, self)
 
     def simulate(self, run: SimulatedRun, plan: Any) -> Simulated:

@@ -21,6 +21,7 @@ from testbed.record.run_tables import SPRAY_COUNTS
 from testbed.record.tables import Columns
 
 if TYPE_CHECKING:
+    from testbed.dataplane.program import CompiledProgram
     from testbed.fabric.clos import Fabric
     from testbed.fabric.packet_fabric import PacketFabric
     from testbed.measurements.measurement import PacketRun
@@ -43,32 +44,37 @@ class SprayCheck(Measurement):
     tables = (SPRAY_COUNTS,)
     program = PROGRAMS["spray"]
 
-    def start(self, run: PacketRun) -> Running:
-        """Install the counters' entries, and begin with counters of 0.
+    def need(self, fabric: Fabric) -> None:
+        """Raise UserError if the fabric is no leaf-spine, or has too many ways (one line)."""
+        need_leaf_spine(fabric)
+        room = self._compiled().constants("measurement.p4")["WAYS"]
+        needed = fabric.n_tors * (fabric.n_switches - fabric.n_tors)
+        if needed > room:
+            raise UserError(
+                f"spray_check has {room:,} counters at a leaf, and {fabric.title} needs "
+                f"{needed:,}: use fewer leaves or spines"
+            )
 
-        Raises:
-            UserError: The fabric is no leaf-spine, or has too many ways (one line).
-        """
-        return SprayRun(run, self)
+    def start(self, run: PacketRun) -> Running:
+        """Install the counters' entries, and begin with counters of 0."""
+        return SprayRun(run, self._compiled())
+
+    def _compiled(self) -> CompiledProgram:
+        """Return the program with the counters."""
+        from testbed.dataplane.program import CompiledProgram
+
+        program = PROGRAMS["spray"]
+        return CompiledProgram(program.parents[1], program.stem)
 
 
 class SprayRun(Running):
     """The counters in a run with packets, which are only read."""
 
-    def __init__(self, run: PacketRun, measurement: SprayCheck) -> None:
+    def __init__(self, run: PacketRun, compiled: CompiledProgram) -> None:
         from testbed.dataplane import ARRIVING
-        from testbed.dataplane.program import CompiledProgram
 
-        assert measurement.program is not None
-        compiled = CompiledProgram(measurement.program.parents[1], measurement.program.stem)
         self._run, self._ways = run, _Ways(run.fabric)
         self._counter = compiled.counter(f"{ARRIVING}.ways")
-        room = compiled.constants("measurement.p4")["WAYS"]
-        if self._ways.n_counters > room:
-            raise UserError(
-                f"spray_check has {room:,} counters at a leaf, and {run.fabric.title} needs "
-                f"{self._ways.n_counters:,}: use fewer leaves or spines"
-            )
         self._void = np.zeros(run.fabric.n_switches, np.bool_)
         self._install(compiled, ARRIVING)
         self._ended = {0: np.zeros(len(self._ways.spine), np.int64)}
@@ -135,13 +141,9 @@ class _Ways:
         src, dst, spine: The switches of each way, int32[R].
         cell: The counter of each way at its receiving leaf, int64[R].
         share: The share of a pair's packets that the leaf sprays over each way, float64[R].
-
-    Raises:
-        UserError: The fabric is no leaf-spine in which every leaf is linked to every spine.
     """
 
     def __init__(self, fabric: PacketFabric) -> None:
-        need_leaf_spine(fabric)
         leaves, spines = fabric.n_tors, fabric.n_switches - fabric.n_tors
         self.n_spines, self.n_counters = spines, leaves * spines
         up = np.arange(0, fabric.n_links, 2)

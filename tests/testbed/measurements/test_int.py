@@ -14,6 +14,7 @@ from analysis.telemetry.observations import read_telemetry
 from analysis.telemetry.telemetry import Flows, MissingTelemetry, Telemetry
 from canary import run
 from canary_softswitch import Program, Switch
+from scenarios.experiment import run as run_module
 from testbed.control.forwarding import install_forwarding
 from testbed.dataplane import ARRIVING, LEAVING, VERDICT
 from testbed.errors import UserError
@@ -139,6 +140,15 @@ def test_a_tor_reports_each_flow_and_path_once() -> None:
 
 def reports(switch: Switch, half: str) -> list[np.ndarray]:
     return [switch.register(f"{ARRIVING}.row{row}.{half}") for row in range(2)]
+
+
+def test_a_fabric_is_refused_before_anything_is_made_for_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run_module, "make_traffic", lambda *_: pytest.fail("traffic was made"))
+    with pytest.raises(UserError, match="int has 6 bits in a packet for its path, and .* needs 8"):
+        run(path=tmp_path / "r", k=24, measure="int", backend="virtual")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_what_cannot_be_reported_is_one_line() -> None:
