@@ -57,7 +57,7 @@ def write_probes(console: Console) -> None:
 
 def _run(k: int, seed: int) -> dict[tuple[str, int], Row]:
     """Return the scores for each plan and number of probes a path."""
-    asked = {"k": k, "seed": seed, "backend": "flow", "faults": FAULTS, "load": 0.6, "noise": "0"}
+    asked = {"k": k, "seed": seed, "backend": "flow", "faults": FAULTS, "noise": "0"}
     settings = make_settings(asked)
     layout = layout_of(settings)
     plan = layout.plan
