@@ -8,7 +8,7 @@ failed, on a 2-core machine of 2024, and are within a factor of two of all of th
 packets of hosts, H packet-hops (arrivals at switches), S switches, R flow records, F flows that
 start, B probed paths and hosts, Q pairs of ToRs, E epochs, G segments:
 
-    packets        time    2.5 s + 0.4 us H + Flock
+    packets        time    1 s + (0.24 us + 0.15 ns S) H + Flock
                    memory  330 MB + 900 kB S + 3 kB B + 10 B D
     no packets     time    2.5 s + 0.5 us R + 16 ns F + 0.5 us G E + 1 us B + Flock
                    memory  350 MB + 250 B R + 1.3 kB Q
@@ -95,7 +95,7 @@ def estimate(layout: Layout, probes: int, flock: bool, traced: bool) -> Estimate
         seconds = demand.duration_s + 10 + network.switch_s * fabric.n_switches
         memory = 400e6 + network.switch_bytes * fabric.n_switches
     else:
-        seconds = 2.5 + 0.4e-6 * hops
+        seconds = 1 + (0.24e-6 + 0.15e-9 * fabric.n_switches) * hops
         memory = 330e6 + 900e3 * fabric.n_switches + 3000 * counted.probed + 10 * counted.data
     if flock:
         seconds += counted.flock_seconds(len(layout.plan.links), traced)
