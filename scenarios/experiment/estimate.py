@@ -3,13 +3,13 @@
 packet-hops, links and pairs of ToRs and from fitted formulas.
 
 The counts follow from the settings and are good to some percent; the formulas were fitted to runs
-with K=4 to 48 (with packets 4 to 16), load 0.01 to 0.6, 1 to 100 epochs and 1 and 10 % of the links
+with K=4 to 48 (with packets 4 to 24), load 0.01 to 0.6, 1 to 100 epochs and 1 and 10 % of the links
 failed, on a 2-core machine of 2024, and are within a factor of two of all of them. With D data
 packets of hosts, H packet-hops (arrivals at switches), S switches, R flow records, F flows that
 start, B probed paths and hosts, Q pairs of ToRs, E epochs, G segments:
 
     packets        time    1 s + (0.24 us + 0.15 ns S) H + Flock
-                   memory  330 MB + 900 kB S + 3 kB B + 10 B D
+                   memory  170 MB + 1.7 MB S + 300 B B + 6 B D
     no packets     time    2.5 s + 0.5 us R + 16 ns F + 0.5 us G E + 1 us B + Flock
                    memory  350 MB + 250 B R + 1.3 kB Q
     real packets   time    the run's own, and 10 s + 0.1 s S to begin and end (BMv2: 0.5 s S)
@@ -96,7 +96,7 @@ def estimate(layout: Layout, probes: int, flock: bool, traced: bool) -> Estimate
         memory = 400e6 + network.switch_bytes * fabric.n_switches
     else:
         seconds = 1 + (0.24e-6 + 0.15e-9 * fabric.n_switches) * hops
-        memory = 330e6 + 900e3 * fabric.n_switches + 3000 * counted.probed + 10 * counted.data
+        memory = 170e6 + 1.7e6 * fabric.n_switches + 300 * counted.probed + 6 * counted.data
     if flock:
         seconds += counted.flock_seconds(len(layout.plan.links), traced)
     return Estimate(
