@@ -131,10 +131,10 @@ def test_a_wrong_figure_is_found_and_written_anew(
     marker = "<!-- table: estimate -->\n"
     right = (
         "| | estimate |\n| --- | --- |\n"
-        "| `K=4` | about 5 s and 356 MB: 3.74 million packet-hops, 64 links |\n"
-        "| `K=8` | about 15 s and 471 MB: 32.1 million packet-hops, 512 links |\n"
+        "| `K=4` | about 5 s and 209 MB: 3.74 million packet-hops, 64 links |\n"
+        "| `K=8` | about 10 s and 344 MB: 32.1 million packet-hops, 512 links |\n"
     )
-    for shown in ("", right, right.replace("356", "357")):
+    for shown in ("", right, right.replace("209", "357")):
         (tmp_path / "page.md").write_text(f"{block}{marker}{shown}\nMore.\n")
         found = list(documents.differing("page.md", quick=False))
         assert len(found) == (shown != right)
