@@ -75,6 +75,20 @@ def test_packets_are_conserved_at_every_moment(traffic: Traffic, faults: str) ->
     assert np.isin(drops["link"], parse_faults(faults, TOPOLOGY, 1).links).all()
 
 
+def test_losses_that_are_read_bit_by_bit_are_those_read_at_the_end(traffic: Traffic) -> None:
+    often, once = network(faults="30pct"), network(faults="30pct")
+    for net in (often, once):
+        net.add_source(source(traffic))
+    seen = [len(often.drops())]
+    for until in range(10**7, 2 * 10**8, 10**7):
+        often.run_until(until)
+        once.run_until(until)
+        assert often.fault_drops().sum() == often.statistics.fault_drops
+        seen.append(len(often.drops()))
+    assert seen == sorted(seen) and len(set(seen)) > 2
+    assert often.drops().tobytes() == once.drops().tobytes()
+
+
 def test_a_link_loses_its_share_and_no_other_link_loses(traffic: Traffic) -> None:
     net = network(faults="agg0_0->core0:0.2")
     net.add_source(source(traffic))
